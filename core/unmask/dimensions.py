@@ -1,0 +1,40 @@
+"""Names of dimensions, variables and statuses of a result. Nothing else spells them out."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+__all__ = ["ATTACK", "EPSILON", "MODEL", "SAMPLE", "SCHEMA_VERSION", "Status"]
+
+MODEL = "model"
+ATTACK = "attack"
+EPSILON = "epsilon"
+SAMPLE = "sample"
+CHANNEL = "channel"
+HEIGHT = "height"
+WIDTH = "width"
+
+SCHEMA_VERSION = 1
+"""Version of the layout of a result file; raised when a reader of the old layout would misread the new."""
+
+
+class Status(IntEnum):
+    """What became of one sample in one cell; stored as a CF flag variable."""
+
+    OK = 0
+    CLEAN_ERROR = 1
+    """The clean image is misclassified already: no query was spent."""
+    BUDGET_VIOLATION = 2
+    """The attack's example left the ball and does not count."""
+    BOX_VIOLATION = 3
+    """The attack's example left the range of valid images and does not count."""
+    NON_FINITE = 4
+    """The example, or the model's logits at it, are NaN or infinite."""
+    ZERO_GRADIENT = 5
+    """Every gradient the attack received was exactly zero, and it found nothing."""
+    FAILED = 6
+    """The cell failed; its outcome is unknown."""
+    NOT_RUN = 7
+    """The attack does not apply to this model, or has not been run yet."""
+    BORDERLINE = 8
+    """The outcome hangs on floating-point rounding."""

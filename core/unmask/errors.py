@@ -1,0 +1,56 @@
+"""What can go wrong, in words: every error a user can cause says where, what and how to mend it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = ["MisuseError", "PluginError", "UserError", "nearest", "suggestion"]
+
+
+class UserError(ValueError):
+    """The user's input is wrong: exit status 2, one paragraph, no traceback.
+
+    The message names the file (when there is one), the key path, the value and the way out.
+
+    Args:
+        message: What is wrong and what to do, in full sentences.
+        where: The key path or argument at fault, such as ``attacks.pgd.steps``.
+        file: The file at fault, if any.
+    """
+
+    def __init__(self, message: str, *, where: str | None = None, file: str | None = None) -> None:
+        self.message = message
+        self.where = where
+        self.file = file
+        place = ": ".join(part for part in (file, where) if part)
+        super().__init__(f"{place}: {message}" if place else message)
+
+    def located(self, *, where: str | None = None, file: str | None = None) -> UserError:
+        """The same error, placed in a file or below a key path where it did not yet say so."""
+        path = self.where
+        if where is not None:
+            path = f"{where}.{self.where}" if self.where else where
+        return type(self)(self.message, where=path, file=self.file or file)
+
+
+class MisuseError(UserError, TypeError):
+    """As `UserError`, for a value of the wrong type."""
+
+
+class PluginError(UserError):
+    """A plugin could not be loaded, clashes with another, or registers something malformed."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name closest to `name`, or None when nothing is close."""
+    found = difflib.get_close_matches(name.lower().replace("_", "-"), list(known), n=1, cutoff=0.5)
+    return found[0] if found else None
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """A sentence that names the closest known name and all of them, such as ``Did you mean 'pgd'?``."""
+    names = sorted(known)
+    close = nearest(name, names)
+    listing = ", ".join(names) if names else "none"
+    return (f"Did you mean '{close}'? " if close else "") + f"Known: {listing}."
