@@ -1,0 +1,44 @@
+"""``unmask list``: what is installed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from unmask.cli import console
+
+__all__ = ["list_entries"]
+
+
+def list_entries(
+    kind: Annotated[
+        str | None, typer.Argument(help="Such as attacks, models or data; everything when left out.")
+    ] = None,
+) -> None:
+    """List the installed components by kind: name, what it is, and who provides it."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from unmask.plugins.catalog import KINDS, catalog, kind_named
+
+    kinds = KINDS if kind is None else (kind_named(kind),)
+    installed = catalog()
+    out = console()
+    for each in kinds:
+        table = Table(title=each, title_justify="left", box=None, padding=(0, 3, 0, 0))
+        table.add_column("name", no_wrap=True, style="bold")
+        table.add_column("summary", ratio=1)
+        table.add_column("provider", no_wrap=True, style="dim")
+        for provided in installed.entries(each):
+            ambiguous = installed.is_ambiguous(each, provided.name)
+            name = provided.qualified_name if ambiguous else provided.name
+            table.add_row(escape(name), escape(provided.entry.summary), escape(provided.provider))
+        if table.row_count:
+            out.print(table)
+        else:
+            out.print(f"{each}\nnone installed")
+        if each != kinds[-1]:
+            out.print()
+    for failure in installed.failures:
+        console(stderr=True).print(escape(str(failure)), style="yellow")

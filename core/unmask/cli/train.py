@@ -1,0 +1,51 @@
+"""``unmask train``: what a manifest's recipes say, once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unmask.cli import console
+
+__all__ = ["train"]
+
+
+def train(
+    manifest: Annotated[Path, typer.Argument(help="A manifest (TOML).")],
+    device: Annotated[
+        str | None, typer.Option(help="Where to train, such as cpu or cuda:0; the manifest's own by default.")
+    ] = None,
+) -> None:
+    """Train what the manifest's recipes say and what is not kept yet; `unmask run` does it by itself."""
+    from rich.markup import escape
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from unmask.cache import Cache
+    from unmask.manifest.checking import check_manifest
+    from unmask.manifest.reading import read_manifest
+    from unmask.models.building import build_models
+    from unmask.models.device import choose_device
+
+    said = read_manifest(manifest)
+    check_manifest(said)
+    where = choose_device(device or said.device)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    out = console()
+    with Progress(*columns, console=console(stderr=True), transient=True) as bars:
+        tasks: dict[str, int] = {}
+
+        def report(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(escape(what), total=total)
+            bars.update(tasks[what], completed=done, total=total)  # type: ignore[arg-type]
+
+        built = build_models(said, device=where, progress=report)
+    for name, file in built.trained.items():
+        out.print(f"trained [bold]{escape(name)}[/bold]: kept in {escape(file)}", soft_wrap=True)
+    if not built.trained:
+        out.print(
+            f"nothing to train: all weights are given, or kept in {escape(str(Cache().folder))}",
+            soft_wrap=True,
+        )

@@ -1,0 +1,188 @@
+"""An attack with every option settled: what an evaluation runs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+from torch import nn
+
+from unmask.building import find_component, split_use, wrongly_built
+from unmask.entries import AttackEntry
+from unmask.errors import MisuseError, UserError
+from unmask.evaluation.task import IterativeAttack
+from unmask.option_values import Place, convert, shown
+from unmask.options import build_with, check_options
+from unmask.plugins.catalog import Provided, catalog
+from unmask.provenance import object_path, settings_of
+
+__all__ = ["ConfiguredAttack", "as_configured", "configure_attack"]
+
+_PARAMETERS = ("target", "images", "labels", "budget", "random")
+_SHAPE = "an object with 'start' and 'step', or a function of target, images, labels, budget and random"
+
+
+@attrs.frozen(eq=False)
+class ConfiguredAttack:
+    """An attack with every option settled.
+
+    An option annotated with this type takes a name, a table with ``use``, or such an object.
+
+    Attributes:
+        use: The registered name; the class or function for one that nobody registered.
+        attack: A plain call, or an object with `start` and `step`.
+        entry: What it says of itself.
+        provider: ``distribution/entry-point``; ``package.module:name`` for one that nobody registered.
+        options: Every option with its value, as JSON.
+        max_queries: Most forward passes per sample; None: no limit of its own.
+        timeout: Most seconds per cell; None: no limit of its own.
+    """
+
+    use: str
+    attack: Any
+    entry: AttackEntry
+    provider: str
+    options: Mapping[str, Any]
+    max_queries: int | None = None
+    timeout: float | None = None
+
+    @property
+    def access(self) -> str:
+        """What it needs of the model: its gradient source's word, where it has one, else its entry's."""
+        source = getattr(self.attack, "gradient", None)
+        return str(getattr(source, "access", None) or self.entry.access)
+
+    @property
+    def gradient_name(self) -> str:
+        """The registered name of its gradient source; ``""`` where it has none, or an unregistered one."""
+        source = getattr(self.attack, "gradient", None)
+        return "" if source is None else catalog().name_of("gradients", source)
+
+    def table(self) -> dict[str, Any]:
+        """The table that would build it again, as JSON."""
+        limits = {"max_queries": self.max_queries, "timeout": self.timeout}
+        return {"use": self.use, **self.options, **{k: v for k, v in limits.items() if v is not None}}
+
+
+def configure_attack(
+    name: str, options: Mapping[str, Any], *, where: str, base: Path | None = None, hyphens: bool = True
+) -> ConfiguredAttack:
+    """An attack by its registered name; arguments as for `build_component`.
+
+    Every attack also takes ``max-queries`` (per sample) and ``timeout`` (seconds per cell).
+    """
+    provided = find_component("attacks", name, where)
+    build = provided.builder()
+    own, limits = {}, {}
+    for key, value in options.items():
+        limit = key.replace("-", "_") if isinstance(key, str) else key
+        if limit not in _LIMITS:
+            own[key] = value
+        elif limit in limits:
+            raise UserError("is given twice, with a hyphen and with an underscore.", where=f"{where}.{key}")
+        else:
+            limits[limit] = _limit(limit, value, Place(f"{where}.{key}", hyphens=hyphens))
+    values = check_options(build, own, where, base=base, hyphens=hyphens)
+    built = build_with(build, values, where, hyphens=hyphens)
+    if not _is_attack(built):
+        raise wrongly_built(provided, f"an attack ({_SHAPE})", built, where)
+    return attrs.evolve(_registered(provided, built, values), **limits)
+
+
+def as_configured(
+    value: Any, where: str = "attack", *, base: Path | None = None, hyphens: bool = True
+) -> ConfiguredAttack:
+    """The attack meant by whatever `evaluate` accepts.
+
+    Args:
+        value: A `ConfiguredAttack`, a registered name, a table with ``use``, an attack object with `start`
+            and `step`, or a function of target, images, labels, budget and random.
+        where: Its key path, for messages.
+        base: The folder that relative paths start from.
+        hyphens: Messages spell options as in a manifest.
+
+    Raises:
+        UserError: The name, or an option, is wrong.
+        MisuseError: It is none of these.
+    """
+    if isinstance(value, ConfiguredAttack):
+        return value
+    if isinstance(value, str):
+        return configure_attack(value, {}, where=where, base=base, hyphens=hyphens)
+    if isinstance(value, Mapping):
+        name, options = split_use(value, where, "attacks")
+        return configure_attack(name, options, where=where, base=base, hyphens=hyphens)
+    if inspect.isclass(value):
+        raise MisuseError(
+            f"is the class {value.__name__}; give an attack made of it: {value.__name__}(...).", where=where
+        )
+    if not _is_attack(value):
+        raise MisuseError(
+            "must be the name of an attack, unmask.attack(...), a table with 'use', or an attack itself "
+            f"({_SHAPE}), not {shown(value)}.",
+            where=where,
+        )
+    provided = catalog().provided_of("attacks", value)
+    if provided is not None:
+        return _registered(provided, value, {})
+    return _unregistered(value)
+
+
+def _registered(provided: Provided, built: Any, given: Mapping[str, Any]) -> ConfiguredAttack:
+    assert isinstance(provided.entry, AttackEntry)
+    ambiguous = catalog().is_ambiguous("attacks", provided.name)
+    return ConfiguredAttack(
+        use=provided.qualified_name if ambiguous else provided.name,
+        attack=built,
+        entry=provided.entry,
+        provider=provided.provider,
+        options=settings_of(provided.builder(), given, built),
+    )
+
+
+def _unregistered(attack_itself: Any) -> ConfiguredAttack:
+    named = attack_itself if hasattr(attack_itself, "__name__") else type(attack_itself)
+    use = "function" if named.__name__ == "<lambda>" else named.__name__
+    said = {
+        name: getattr(attack_itself, name)
+        for name in ("norms", "access", "search", "targeted")
+        if hasattr(attack_itself, name)
+    }
+    options = {}
+    if attrs.has(type(attack_itself)):
+        options = settings_of(type(attack_itself), {}, attack_itself)
+    summary = (inspect.getdoc(attack_itself) or use).splitlines()[0]
+    entry = AttackEntry(name=use, summary=summary, reference="", build=lambda: attack_itself, **said)
+    return ConfiguredAttack(use, attack_itself, entry, object_path(attack_itself), options)
+
+
+def _is_attack(thing: Any) -> bool:
+    if inspect.isclass(thing) or isinstance(thing, nn.Module):
+        return False
+    if isinstance(thing, IterativeAttack):
+        return True
+    if not callable(thing):
+        return False
+    try:
+        inspect.signature(thing).bind(*_PARAMETERS)
+    except TypeError:
+        return False
+    except ValueError:  # a builtin that does not tell its signature
+        return True
+    return True
+
+
+_LIMITS = ("max_queries", "timeout")
+
+
+def _limit(name: str, value: Any, place: Place) -> Any:
+    if value is None:
+        return None
+    number = convert(value, int if name == "max_queries" else float, place)
+    if number < (1 if name == "max_queries" else 0):
+        least = "at least 1" if name == "max_queries" else "at least 0 seconds"
+        raise UserError(f"must be {least}, not {shown(value)}.", where=place.where)
+    return number

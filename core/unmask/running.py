@@ -1,0 +1,92 @@
+"""From a manifest to a result: what ``unmask run`` does, callable."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from unmask.errors import UserError
+from unmask.evaluation.evaluate import RunContext, evaluate
+from unmask.evaluation.progress import Progress
+from unmask.manifest.checking import build_attacks, check_manifest
+from unmask.manifest.data_section import build_data
+from unmask.manifest.spec import Manifest
+from unmask.models.building import build_models
+from unmask.models.device import choose_device
+from unmask.results.atomic import write_atomically
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["run_command", "run_manifest"]
+
+
+def run_command(manifest: Path, folder: Path | None) -> str:
+    """The command that goes on with a run."""
+    return shlex.join(["unmask", "run", str(manifest), *(["-o", str(folder)] if folder else [])])
+
+
+def run_manifest(
+    manifest: Manifest,
+    folder: Path,
+    *,
+    device: str | None = None,
+    fresh: bool = False,
+    progress: Progress | None = None,
+    training: Callable[[str, int, int], None] | None = None,
+) -> xr.Dataset:
+    """Train what is missing, evaluate, and leave results, text report and manifest in the run folder.
+
+    Args:
+        manifest: What to run.
+        folder: The run folder; made, or continued.
+        device: Where to compute; the manifest's, or the best there is, when None.
+        fresh: Start the folder anew; what it held is moved aside.
+        progress: Told what the evaluation does.
+        training: Told how training goes: what, done, total.
+
+    Raises:
+        UserError: Wrong input, in words, before any attack work.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise UserError("is a file; a run needs a folder. Choose another place with -o.", file=str(folder))
+    check_manifest(manifest)
+    place = choose_device(device or manifest.device)
+    data = build_data(manifest)
+    built = build_models(manifest, device=place, progress=training)
+    try:
+        results = evaluate(
+            built.models,
+            data.images,
+            data.labels,
+            build_attacks(manifest),
+            manifest.epsilons,
+            norm=manifest.norm,
+            bounds=manifest.bounds or data.bounds,
+            seed=manifest.seed,
+            batch_size=manifest.batch_size,
+            device=place,
+            precision=manifest.precision,
+            out=folder,
+            sample_ids=data.ids,
+            keep_examples=manifest.keep_examples,
+            max_queries=manifest.max_queries,
+            timeout=manifest.timeout,
+            fresh=fresh,
+            progress=progress,
+            context=RunContext(
+                title=manifest.name,
+                manifest=manifest.text,
+                data=data.name,
+                descriptions=built.descriptions,
+            ),
+        )
+    except UserError as error:
+        raise error.located(file=error.file or manifest.file) from error
+    from unmask.reports.text import render_text
+
+    write_atomically(folder / "manifest.toml", manifest.text)
+    write_atomically(folder / "report.txt", render_text(results, console_width=120))
+    return results

@@ -1,0 +1,1 @@
+"""A complete plugin for Unmask: two small attacks."""
