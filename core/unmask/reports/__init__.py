@@ -1,0 +1,1 @@
+"""Reports: from a result to words and tables."""

@@ -1,0 +1,170 @@
+"""``ds.unmask``: every question a result answers, as labelled arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import xarray as xr
+
+from unmask import statistics
+from unmask.dimensions import MODEL, SAMPLE
+from unmask.errors import UserError, suggestion
+from unmask.results import measures
+
+if TYPE_CHECKING:
+    from unmask.results.outcome import Floats
+    from unmask.verdict import Verdict
+
+__all__ = ["UnmaskAccessor"]
+
+Method = Literal["clopper-pearson", "wilson", "t", "bootstrap"]
+_METHODS = ("clopper-pearson", "wilson", "t", "bootstrap")
+
+
+@xr.register_dataset_accessor("unmask")  # type: ignore[no-untyped-call]
+class UnmaskAccessor:
+    """Measures and verdicts of a result.
+
+    Rates are fractions with coordinates `numerator` and `denominator`. A cell in which any sample failed or
+    was not run has no rate (NaN).
+    """
+
+    def __init__(self, results: xr.Dataset) -> None:
+        missing = [v for v in ("clean_correct", "correct", "screening", "status") if v not in results]
+        if missing:
+            raise UserError(f"this Dataset is not a result of Unmask: it lacks {', '.join(missing)}.")
+        self._results = results
+
+    def clean_accuracy(self) -> xr.DataArray:
+        """Share of clean images classified right, over (model)."""
+        return measures.clean_accuracy(self._results).rate()
+
+    def robust_accuracy(self) -> xr.DataArray:
+        """Share of all samples that each attack leaves right, over (model, attack, epsilon)."""
+        return measures.robust_accuracy(self._results).rate()
+
+    def attack_success_rate(self, over: Literal["clean-correct", "all"] = "clean-correct") -> xr.DataArray:
+        """Share of samples that were right when clean and wrong under attack, over (model, attack, epsilon).
+
+        Args:
+            over: What is divided by: the ``clean-correct`` samples, or ``all``.
+
+        Raises:
+            UserError: Anything else.
+        """
+        if over == "clean-correct":
+            return measures.attack_success_rate(self._results).rate()
+        if over == "all":
+            return measures.attack_success_rate_over_all(self._results).rate()
+        raise UserError(
+            f"'{over}' is unknown. {suggestion(str(over), ('clean-correct', 'all'))}", where="over"
+        )
+
+    def conditional_robust_accuracy(self) -> xr.DataArray:
+        """Share of the clean-correct samples left right, over (model, attack, epsilon).
+
+        NaN with denominator 0 where no sample was clean-correct.
+        """
+        return measures.conditional_robust_accuracy(self._results).rate()
+
+    def gap(self) -> xr.DataArray:
+        """Clean accuracy minus robust accuracy, over (model, attack, epsilon)."""
+        return measures.gap(self._results).rate()
+
+    def worst_case(self) -> xr.DataArray:
+        """Robust accuracy of the whole suite, over (model, epsilon): every sample under its worst attack.
+
+        Attacks that were not run are left out. The coordinate `upper_bound` is true where a cell failed or is
+        unfinished: the number is then over the other attacks, and the truth may be lower.
+        """
+        upper = measures.worst_case(self._results).upper_bound
+        upper.attrs = {"long_name": "an attack failed or is unfinished; the truth may be lower"}
+        return measures.worst_case_accuracy(self._results).rate().assign_coords(upper_bound=upper)
+
+    def worst_attack(self) -> xr.DataArray:
+        """Name of the attack that did it, over (model, epsilon, sample).
+
+        "" where no attack lowered the sample below its clean correctness: robust ones and clean errors.
+        """
+        attack = measures.worst_case(self._results).attack.rename("worst_attack")
+        attack.attrs = {"long_name": "worst attack"}
+        return attack
+
+    def interval(
+        self,
+        measure: str = "robust_accuracy",
+        method: Method = "clopper-pearson",
+        level: float = 0.99,
+    ) -> xr.Dataset:
+        """Confidence interval of a measure, over the same dimensions.
+
+        Args:
+            measure: ``robust_accuracy``, ``clean_accuracy``, ``conditional_robust_accuracy``,
+                ``attack_success_rate``, ``attack_success_rate_over_all``, ``gap`` or ``worst_case``.
+            method: ``clopper-pearson`` (also valid at 0 % and 100 %), ``wilson``, ``t`` (what published
+                tables use) or ``bootstrap`` over samples, with the run's seed.
+            level: Confidence level.
+
+        Returns:
+            Dataset with `lower` and `upper`, and the coordinates `estimate`, `numerator` and `denominator`;
+            NaN where a cell is not whole, and [0, 1] where a proportion has nothing to divide by.
+
+        Raises:
+            UserError: An unknown measure or method, a level outside (0, 1), or a binomial interval for a gap
+                that is negative for some sample.
+        """
+        if method not in _METHODS:
+            raise UserError(f"'{method}' is unknown. {suggestion(str(method), _METHODS)}", where="method")
+        each = measures.measure_named(measure)(self._results)
+        rate = each.rate()
+        if method in ("clopper-pearson", "wilson"):
+            if bool((each.values < 0).any()):
+                raise UserError(
+                    f"{measure} is negative for some sample, so it is no proportion; use 't' or 'bootstrap'.",
+                    where="method",
+                )
+            count = statistics.clopper_pearson if method == "clopper-pearson" else statistics.wilson
+
+            def from_counts(successes: float, n: float) -> tuple[float, float]:
+                return count(successes, n, level) if np.isfinite(n) else (np.nan, np.nan)
+
+            lower, upper = xr.apply_ufunc(
+                from_counts, rate["numerator"], rate["denominator"], output_core_dims=[[], []], vectorize=True
+            )
+        else:
+            seed = int(self._results.attrs.get("seed", 0))
+
+            def from_values(values: Floats, weights: Floats) -> tuple[float, float]:
+                if method == "t":
+                    return statistics.t_interval(values, level, weights)
+                return statistics.bootstrap_interval(values, level, seed, weights)
+
+            # A sample that is unknown must reach the statistics whatever its weight.
+            weights = each.weights.where(each.values.notnull(), 1.0)
+            lower, upper = xr.apply_ufunc(
+                from_values,
+                each.values,
+                weights,
+                input_core_dims=[[SAMPLE], [SAMPLE]],
+                output_core_dims=[[], []],
+                vectorize=True,
+            )
+        ends = {
+            name: end.reset_coords(drop=True).assign_attrs(
+                units="1", long_name=f"{name} end of the interval, {each.long_name}"
+            )
+            for name, end in (("lower", lower), ("upper", upper))
+        }
+        found = xr.Dataset(ends).assign_coords(
+            estimate=rate.reset_coords(drop=True),
+            numerator=rate["numerator"].reset_coords(drop=True),
+            denominator=rate["denominator"].reset_coords(drop=True),
+        )
+        return found.assign_attrs(measure=measure, method=method, level=level)
+
+    def verdict(self) -> dict[str, Verdict]:
+        """Is the robustness real? One verdict per model, with its reasons."""
+        from unmask.verdict import judge
+
+        return {str(name): judge(self._results.sel({MODEL: name})) for name in self._results[MODEL].values}

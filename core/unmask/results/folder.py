@@ -1,0 +1,182 @@
+"""A run folder: every finished cell is kept, so that an interrupted run goes on where it stopped."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from unmask.errors import UserError
+from unmask.results.atomic import write_atomically
+from unmask.results.outcome import CellOutcome, CleanOutcome
+
+__all__ = ["RunFolder"]
+
+_MAGIC = b"unmask-outcome 1\n"
+_LAYOUT = 1
+
+AnyOutcome = TypeVar("AnyOutcome", CellOutcome, CleanOutcome)
+
+
+class RunFolder:
+    """The folder of one run: ``run.json`` says which, ``cells/`` holds what is finished.
+
+    Args:
+        path: The folder; made when missing.
+        fingerprint: What the outcomes depend on, a hash for each part (manifest, every model's weights,
+            samples, attacks, settings). A folder that belongs to another fingerprint is refused.
+        fresh: Start anew: a folder with another run in it is moved aside (``<name>.1``, ``.2``, ...).
+
+    Attributes:
+        path: The folder.
+        resumed: It already held this run.
+        warnings: Sentences about files that were damaged and count as missing.
+
+    Raises:
+        UserError: The path is a file or cannot be written to, or the folder belongs to another run.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], fingerprint: Mapping[str, str], *, fresh: bool = False
+    ) -> None:
+        self.path = Path(path)
+        self.warnings: list[str] = []
+        self._fingerprint = dict(fingerprint)
+        try:
+            if self.path.exists() and not self.path.is_dir():
+                raise UserError("is a file; a run needs a folder. Choose another place.", file=str(self.path))
+            if fresh and self._record.exists():
+                _move_aside(self.path)
+            (self.path / "cells").mkdir(parents=True, exist_ok=True)
+            if not os.access(self.path / "cells", os.W_OK | os.X_OK):
+                raise PermissionError("it may not be written to")
+            self.resumed = self._record.exists()
+            if self.resumed:
+                self._check_fingerprint()
+            else:
+                record = {"layout": _LAYOUT, "fingerprint": self._fingerprint}
+                write_atomically(self._record, json.dumps(record, indent=2) + "\n")
+        except OSError as error:
+            raise UserError(
+                f"cannot be used as a run folder: {error}. Choose another place.", file=str(self.path)
+            ) from error
+
+    @property
+    def _record(self) -> Path:
+        return self.path / "run.json"
+
+    def _check_fingerprint(self) -> None:
+        way_out = (
+            "Start anew with --fresh (the old run is moved aside, not deleted), or choose another folder."
+        )
+        try:
+            record = json.loads(self._record.read_text(encoding="utf-8"))
+            known, layout = dict(record["fingerprint"]), record["layout"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(
+                f"is damaged, so the run cannot go on. {way_out}", file=str(self._record)
+            ) from error
+        if layout != _LAYOUT:
+            raise UserError(f"was written by another version of Unmask. {way_out}", file=str(self._record))
+        now = self._fingerprint
+        changed = [
+            f"{part} ({'new' if part not in known else 'gone' if part not in now else 'changed'})"
+            for part in sorted({*known, *now})
+            if known.get(part) != now.get(part)
+        ]
+        if changed:
+            raise UserError(
+                f"holds another run; what differs: {', '.join(changed)}. {way_out}", file=str(self.path)
+            )
+
+    def save_cell(self, key: Mapping[str, Any], outcome: CellOutcome) -> None:
+        """Keeps a finished cell (or shard); one with failed or missing samples is left to be done again.
+
+        Args:
+            key: What names the cell (model, attack, epsilon, shard, ...), JSON-able.
+            outcome: What it found.
+
+        Raises:
+            UserError: The folder cannot be written to any more.
+        """
+        if outcome.finished:
+            extra = {"seconds": outcome.seconds, "message": outcome.message}
+            self._write("cell", key, outcome.arrays(), extra)
+
+    def load_cell(self, key: Mapping[str, Any]) -> CellOutcome | None:
+        """The cell as it was kept, or None; a damaged file counts as missing and is named in `warnings`."""
+        return self._read("cell", key, CellOutcome)
+
+    def save_clean(self, key: Mapping[str, Any], outcome: CleanOutcome) -> None:
+        """Keeps what a model says about the clean images; raises as `save_cell`."""
+        self._write("clean", key, outcome.arrays(), {})
+
+    def load_clean(self, key: Mapping[str, Any]) -> CleanOutcome | None:
+        """As `load_cell`, for clean images."""
+        return self._read("clean", key, CleanOutcome)
+
+    def _place(self, kind: str, key: Mapping[str, Any]) -> tuple[Path, str]:
+        text = json.dumps([kind, dict(key)], sort_keys=True, separators=(",", ":"))
+        return self.path / "cells" / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.{kind}", text
+
+    def _write(
+        self, kind: str, key: Mapping[str, Any], arrays: Mapping[str, Any], extra: Mapping[str, Any]
+    ) -> None:
+        path, text = self._place(kind, key)
+        buffer = io.BytesIO()
+        header = np.frombuffer(json.dumps({"key": text, **extra}).encode(), dtype=np.uint8)
+        np.savez_compressed(buffer, header=header, **arrays)
+        content = buffer.getvalue()
+        checksum = hashlib.sha256(content).hexdigest().encode()
+        try:
+            write_atomically(path, b"".join((_MAGIC, checksum, b"\n", content)))
+        except OSError as error:
+            raise UserError(
+                f"a finished cell cannot be kept here: {error}. What was kept so far is safe; make room and "
+                "run again.",
+                file=str(self.path),
+            ) from error
+
+    def _read(self, kind: str, key: Mapping[str, Any], made: type[AnyOutcome]) -> AnyOutcome | None:
+        path, text = self._place(kind, key)
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self.warnings.append(f"{path}: cannot be read ({error}); it is computed again.")
+            return None
+        start = len(_MAGIC) + 65
+        checksum = hashlib.sha256(content[start:]).hexdigest().encode()
+        if content[:start] != _MAGIC + checksum + b"\n":
+            self.warnings.append(f"{path}: is damaged or cut short; it is computed again.")
+            return None
+        try:
+            with np.load(io.BytesIO(content[start:]), allow_pickle=False) as stored:
+                arrays = {name: stored[name] for name in stored.files}
+            header = json.loads(arrays.pop("header").tobytes())
+            found = header.pop("key")
+            outcome = made(**arrays, **header)
+        except (ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+            self.warnings.append(f"{path}: does not hold an outcome ({error}); it is computed again.")
+            return None
+        if found != text:
+            self.warnings.append(f"{path}: belongs to another cell; it is computed again.")
+            return None
+        return outcome
+
+
+def _move_aside(path: Path) -> None:
+    """Renames the folder to the first free ``<name>.<number>`` beside it."""
+    path = path.absolute()
+    number = 1
+    while (aside := path.with_name(f"{path.name}.{number}")).exists():
+        number += 1
+    path.rename(aside)
