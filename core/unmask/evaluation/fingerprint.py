@@ -1,0 +1,52 @@
+"""Hashes of what an outcome depends on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from unmask.data import LabelledImages
+
+__all__ = ["of_model", "of_samples", "of_settings"]
+
+
+def _add_tensor(digest: Any, name: str, tensor: Tensor) -> None:
+    value = tensor.detach().cpu().contiguous()
+    digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+    digest.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
+
+
+def _plain(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return all(_plain(v) for v in value)
+    return value is None or isinstance(value, (bool, int, float, complex, str))
+
+
+def of_model(model: nn.Module) -> str:
+    """Of classes, tensors and plain attributes of a model and all its parts."""
+    digest = hashlib.sha256()
+    for name, module in model.named_modules():
+        kind = type(module)
+        settings = {k: v for k, v in vars(module).items() if not k.startswith("_") and _plain(v)}
+        digest.update(f"{name} {kind.__module__}.{kind.__qualname__} {sorted(settings.items())}".encode())
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        _add_tensor(digest, name, tensor)
+    return digest.hexdigest()
+
+
+def of_samples(data: LabelledImages) -> str:
+    """Of images, labels and ids."""
+    digest = hashlib.sha256()
+    for name in ("images", "labels", "ids"):
+        _add_tensor(digest, name, getattr(data, name))
+    return digest.hexdigest()
+
+
+def of_settings(settings: Mapping[str, Any]) -> str:
+    """Of anything with a JSON form."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()

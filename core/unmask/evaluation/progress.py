@@ -1,0 +1,50 @@
+"""What an evaluation tells as it goes."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+__all__ = ["Progress", "Silent"]
+
+
+class Progress(Protocol):
+    """Told what is being done; every method may be called often and must be quick."""
+
+    def begin(self, cells: int) -> None:
+        """The number of cells of the run."""
+        ...
+
+    def cell(self, model: str, attack: str, epsilon: float) -> None:
+        """A cell starts."""
+        ...
+
+    def step(self, done: int, total: int, standing: int) -> None:
+        """An iterative attack made a step; `standing` samples are not broken."""
+        ...
+
+    def finished(self, *, reused: bool) -> None:
+        """The cell ended, or was found finished from an earlier run."""
+        ...
+
+    def warn(self, message: str) -> None:
+        """Something the user should know."""
+        ...
+
+
+class Silent:
+    """Tells nothing."""
+
+    def begin(self, cells: int) -> None:
+        """Nothing."""
+
+    def cell(self, model: str, attack: str, epsilon: float) -> None:
+        """Nothing."""
+
+    def step(self, done: int, total: int, standing: int) -> None:
+        """Nothing."""
+
+    def finished(self, *, reused: bool) -> None:
+        """Nothing."""
+
+    def warn(self, message: str) -> None:
+        """Nothing."""

@@ -1,0 +1,1 @@
+"""How models are composed, and how the evaluation treats them as guests."""
