@@ -1,0 +1,1 @@
+"""Searches for adversarial examples, one a file."""

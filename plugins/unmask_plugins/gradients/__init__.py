@@ -1,0 +1,1 @@
+"""Gradient sources: where a search gets its direction from."""
