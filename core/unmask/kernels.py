@@ -18,7 +18,7 @@ class Kernels(Protocol):
     """Tensor functions without models or input and output. `n` is the number of samples, the leading axis."""
 
     def uniform(self, keys: Tensor, counters: Tensor, count: int, dtype: object) -> Tensor:
-        """Numbers in [0, 1), [n, count], from each sample's key (int64 [n, 2]) and call number (int64 [n])."""
+        """Numbers in [0, 1), [n, count], by each sample's key (int64 [n, 2]) and call number (int64 [n])."""
         ...
 
     def normal(self, keys: Tensor, counters: Tensor, count: int, dtype: object) -> Tensor:
@@ -26,7 +26,7 @@ class Kernels(Protocol):
         ...
 
     def integers(self, keys: Tensor, counters: Tensor, count: int, low: int, high: int) -> Tensor:
-        """Whole numbers in [low, high), int64 [n, count], without modulo bias beyond 2**-32 * (high - low)."""
+        """Whole numbers in [low, high), int64 [n, count]; the bias is below 2**-32 * (high - low)."""
         ...
 
     def signs(self, keys: Tensor, counters: Tensor, count: int, dtype: object) -> Tensor:

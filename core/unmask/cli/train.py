@@ -20,9 +20,9 @@ def train(
 ) -> None:
     """Train what the manifest's recipes say and what is not kept yet; `unmask run` does it by itself."""
     from rich.markup import escape
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from unmask.cache import Cache
+    from unmask.cli.progress_view import progress_view
     from unmask.manifest.checking import check_manifest
     from unmask.manifest.reading import read_manifest
     from unmask.models.building import build_models
@@ -31,17 +31,9 @@ def train(
     said = read_manifest(manifest)
     check_manifest(said)
     where = choose_device(device or said.device)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     out = console()
-    with Progress(*columns, console=console(stderr=True), transient=True) as bars:
-        tasks: dict[str, int] = {}
-
-        def report(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bars.add_task(escape(what), total=total)
-            bars.update(tasks[what], completed=done, total=total)  # type: ignore[arg-type]
-
-        built = build_models(said, device=where, progress=report)
+    with progress_view() as view:
+        built = build_models(said, device=where, progress=view.train)
     for name, file in built.trained.items():
         out.print(f"trained [bold]{escape(name)}[/bold]: kept in {escape(file)}", soft_wrap=True)
     if not built.trained:

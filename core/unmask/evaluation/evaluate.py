@@ -27,6 +27,7 @@ from unmask.evaluation.progress import Progress, Silent
 from unmask.evaluation.schedule import Plan, run_plan
 from unmask.evaluation.threat import NORMS
 from unmask.manifest.radii import parse_radii
+from unmask.models.device import choose_device
 from unmask.models.guest import guests
 from unmask.plugins.catalog import catalog
 from unmask.results.folder import RunFolder
@@ -124,14 +125,7 @@ def _placed_on(models: Sequence[nn.Module], device: str | torch.device | None) -
     if device is None:
         yield
         return
-    try:
-        place = torch.device(device)
-        torch.empty(0, device=place)
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(
-            f"'{device}' is not a device that works here: {error} Leave it out to stay where the models are.",
-            where="device",
-        ) from error
+    place = choose_device(str(device))
     homes = []
     for model in models:
         devices = {tensor.device for tensor in [*model.parameters(), *model.buffers()]}

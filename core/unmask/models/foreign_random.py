@@ -49,7 +49,7 @@ def _seed(generator: Any, seed: int) -> None:
     if isinstance(generator, torch.Generator):
         generator.manual_seed(seed)
     elif isinstance(generator, np.random.Generator):
-        fresh = type(generator.bit_generator)(seed)  # type: ignore[call-arg]
+        fresh = type(generator.bit_generator)(seed)
         generator.bit_generator.state = fresh.state
     elif isinstance(generator, np.random.RandomState):
         generator.seed(seed % 2**32)

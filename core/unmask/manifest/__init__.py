@@ -1,0 +1,1 @@
+"""Manifests: evaluation runs as TOML."""

@@ -1,0 +1,257 @@
+"""From a manifest to its models: built, loaded or trained, each with a description of where it came from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import torch
+from torch import nn
+
+from unmask.cache import Cache, canonical_json, key_of
+from unmask.entries import FrontEndEntry, ModelEntry
+from unmask.errors import UserError
+from unmask.evaluation.random import derive_seed
+from unmask.manifest.placing import placed_in
+from unmask.manifest.resolving import resolve
+from unmask.manifest.spec import (
+    CompositeSpec,
+    EnsembleSpec,
+    FrontEndSpec,
+    Manifest,
+    ModelReference,
+    ModelSpec,
+    NetworkSpec,
+    RecipeSpec,
+)
+from unmask.manifest.tables import below
+from unmask.manifest.use import read_recipe
+from unmask.models.data_facts import DataFacts
+from unmask.models.defended import Defended
+from unmask.models.initialisation import seeded
+from unmask.models.making import Made, load_given, make, require_module
+from unmask.models.trained import Progress, Training
+from unmask.provenance import value_as_json
+from unmask.weights import sha256_of_state
+
+__all__ = ["BuiltModels", "build_models"]
+
+
+@attrs.frozen(eq=False)
+class BuiltModels:
+    """A manifest's models.
+
+    Attributes:
+        models: By name, in eval mode.
+        descriptions: By name, as JSON: components with all options, hashes of weights, recipes.
+        trained: What was trained now: what it is, and the file it is kept in.
+        untrained: What still has to be trained; empty unless that was asked for.
+    """
+
+    models: dict[str, nn.Module]
+    descriptions: dict[str, dict[str, Any]]
+    trained: dict[str, str]
+    untrained: tuple[str, ...]
+
+
+def build_models(
+    manifest: Manifest,
+    *,
+    device: torch.device | str = "cpu",
+    progress: Progress | None = None,
+    train: bool = True,
+    leave_untrained: bool = False,
+) -> BuiltModels:
+    """Build every model of a manifest.
+
+    Weights that a recipe must train come from the cache, else they are trained now and kept there.
+    Initialisations are repeatable: the same manifest gives the same models. The global random states stay
+    as they are.
+
+    Args:
+        manifest: A manifest that `check_manifest` accepts.
+        device: Where the models go.
+        progress: Called as ``progress(what, done, total)`` while something trains.
+        train: Train what is missing; otherwise missing weights are an error that lists them.
+        leave_untrained: Without `train`: build what is missing untrained, and list it in the result.
+
+    Raises:
+        UserError: A component refuses its options, weights are missing or do not fit, or nothing is there to
+            train on.
+        PluginError: A component builds something else than it should.
+    """
+    builder = _Builder(manifest, torch.device(device), progress or (lambda what, done, total: None), train)
+    with placed_in(manifest.file):
+        built = {name: builder.named(name, 0) for name in manifest.models}
+    if builder.untrained and not leave_untrained:
+        raise UserError(
+            f"no trained weights for: {', '.join(builder.untrained)}. "
+            "Run `unmask train` with this manifest first, or name files under `weights`.",
+            where="models",
+            file=manifest.file,
+        )
+    return BuiltModels(
+        models={name: part.module.to(device).eval() for name, part in built.items()},
+        descriptions={name: part.description for name, part in built.items()},
+        trained=builder.trained,
+        untrained=tuple(builder.untrained),
+    )
+
+
+@attrs.frozen(eq=False)
+class _Built:
+    """A module, what its weights are known by, and where they came from."""
+
+    module: nn.Module
+    identity: str
+    description: dict[str, Any]
+
+
+class _Builder:
+    """Builds each model, and each copy of it, once."""
+
+    def __init__(self, manifest: Manifest, device: torch.device, progress: Progress, train: bool) -> None:
+        self.manifest = manifest
+        self.device = device
+        self.progress = progress
+        self.train = train
+        self.data = DataFacts(manifest)
+        self.cache = Cache()
+        self.trained: dict[str, str] = {}
+        self.untrained: list[str] = []
+        self._done: dict[tuple[str, int], _Built] = {}
+
+    def named(self, name: str, copy: int, weightless: bool = False) -> _Built:
+        """A model of the manifest; copy 0 is the very model."""
+        return self.model(self.manifest.models[name], below("models", name), name, copy, weightless)
+
+    def model(self, spec: ModelSpec, where: str, name: str, copy: int, weightless: bool) -> _Built:
+        """A copy of a model.
+
+        Args:
+            spec: Its table.
+            where: The table's key path.
+            name: What messages call it.
+            copy: Which copy.
+            weightless: Leave it untrained and share it with nobody: its weights will be overwritten.
+        """
+        key = (type(spec).__name__ + canonical_json(value_as_json(attrs.asdict(spec))), copy)
+        if weightless or key not in self._done:
+            built = self._model(spec, where, name if copy == 0 else f"{name} (copy {copy})", copy, weightless)
+            if weightless:
+                return built
+            self._done[key] = built
+        return self._done[key]
+
+    def _model(self, spec: ModelSpec, where: str, name: str, copy: int, weightless: bool) -> _Built:
+        if isinstance(spec, NetworkSpec):
+            return self._network(spec, where, name, copy, weightless)
+        weightless = weightless or spec.weights is not None
+        if isinstance(spec, CompositeSpec):
+            built = self._composite(spec, where, name, copy, weightless)
+        else:
+            built = self._ensemble(spec, where, name, copy, weightless)
+        if spec.weights is None:
+            return built
+        loaded = load_given(built.module, spec.weights, where, self.manifest)
+        return _Built(built.module, f"weights {loaded['sha256']}", {**built.description, "weights": loaded})
+
+    def _part(self, part: ModelReference, where: str, name: str, copy: int, weightless: bool) -> _Built:
+        if isinstance(part, str):
+            return self.named(part, copy, weightless)
+        return self.model(part, where, name, copy, weightless)
+
+    def _network(self, spec: NetworkSpec, where: str, name: str, copy: int, weightless: bool) -> _Built:
+        made = self._make("model", spec, where, copy)
+        recipe = None if spec.weights else spec.recipe or _default_recipe(made, where)
+        if recipe is None or weightless:
+            return _Built(made.module, made.identity, made.described)
+        return self._train(name, recipe, where, made, made.module, None, copy)
+
+    def _composite(self, spec: CompositeSpec, where: str, name: str, copy: int, weightless: bool) -> _Built:
+        backbone = self._part(spec.backbone, below(where, "backbone"), f"{name}, backbone", copy, weightless)
+        made = self._make("front-end", spec.front_end, below(where, "front-end"), copy)
+        whole = Defended(made.module, backbone.module).eval()
+        front_end = _Built(made.module, made.identity, made.described)
+        recipe = None if spec.front_end.weights else spec.recipe or _default_recipe(made, where)
+        if recipe is not None and not weightless:
+            front_end = self._train(name, recipe, where, made, whole, backbone.identity, copy)
+        return _Built(
+            whole,
+            key_of({"front-end": front_end.identity, "backbone": backbone.identity}),
+            {"front-end": front_end.description, "backbone": backbone.description},
+        )
+
+    def _ensemble(self, spec: EnsembleSpec, where: str, name: str, copy: int, weightless: bool) -> _Built:
+        place = below(where, "ensemble")
+        members = []
+        for i, part in enumerate(spec.members):
+            spot = f"{place}.members[{i}]"
+            copies = [
+                self._part(part, spot, f"{name}, member {i + 1}", copy * spec.copies + k, weightless)
+                for k in range(spec.copies)
+            ]
+            if len({c.identity for c in copies}) < len(copies) and not weightless:
+                raise UserError(
+                    f"the {spec.copies} copies of member {i + 1} are one and the same model: nothing "
+                    "about it is drawn or trained. Leave `copies` out, or name different members.",
+                    where=below(place, "copies"),
+                )
+            members += copies
+        component = resolve(
+            "ensemble", spec.use, spec.options, place, self.manifest.folder, supplied=("members",)
+        )
+        with seeded(derive_seed("ensemble", self.manifest.seed, copy)):
+            module = component.make(members=[member.module for member in members])
+        require_module(module, component)
+        description = component.described()
+        description["options"].pop("members", None)
+        return _Built(
+            module.eval(),
+            key_of({"ensemble": description, "members": [member.identity for member in members]}),
+            {"ensemble": description, "members": [member.description for member in members]},
+        )
+
+    def _make(self, kind: str, spec: NetworkSpec | FrontEndSpec, where: str, copy: int) -> Made:
+        return make(kind, spec, where, manifest=self.manifest, data=self.data, copy=copy)
+
+    def _train(
+        self,
+        name: str,
+        recipe: RecipeSpec,
+        where: str,
+        made: Made,
+        whole: nn.Module,
+        backbone: str | None,
+        copy: int,
+    ) -> _Built:
+        """What was made, with trained weights: kept ones, or those trained now."""
+        training = Training.planned(
+            name,
+            recipe,
+            below(where, "recipe"),
+            manifest=self.manifest,
+            data=self.data,
+            made=made,
+            backbone=backbone,
+            copy=copy,
+        )
+        known = training.restore(self.cache)
+        if not known and self.train:
+            training.run(whole, self.cache, self.device, self.progress)
+            self.trained[name] = str(self.cache.path(training.key))
+        elif not known:
+            self.untrained.append(name)
+        description = {**made.description, "trained": training.described}
+        if known or self.train:
+            description["state-sha256"] = sha256_of_state(made.module.state_dict())
+        return _Built(made.module if backbone is None else whole, f"trained {training.key}", description)
+
+
+def _default_recipe(made: Made, where: str) -> RecipeSpec | None:
+    entry = made.component.provided.entry
+    assert isinstance(entry, ModelEntry | FrontEndEntry)
+    if entry.recipe is None:
+        return None
+    table = {key.replace("_", "-"): value for key, value in entry.recipe.items()}
+    return read_recipe(table, below(where, "recipe"))
