@@ -1,0 +1,1 @@
+"""Every built-in model, front end, ensemble, gradient source, attack, metric, data set and recipe."""

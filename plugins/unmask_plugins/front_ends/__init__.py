@@ -1,0 +1,1 @@
+"""Image-to-image networks that stand before a classifier."""

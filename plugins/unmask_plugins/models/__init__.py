@@ -1,0 +1,1 @@
+"""Classifiers that come with Unmask."""

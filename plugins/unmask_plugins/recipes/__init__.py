@@ -1,0 +1,1 @@
+"""Training recipes: how a model gets its weights where none are given."""

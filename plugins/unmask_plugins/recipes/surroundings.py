@@ -1,0 +1,56 @@
+"""What every recipe owes to the rest of the program: nothing changes but the weights it trains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+from unmask.errors import UserError
+
+__all__ = ["check_loss", "training_alone"]
+
+
+@contextmanager
+def training_alone(model: nn.Module, seed: int, device: torch.device) -> Iterator[torch.Generator]:
+    """Train within: reproducible for `seed`, and without a trace outside of the weights.
+
+    Global random states are put back; layers such as dropout draw from a stream seeded by `seed`. On the
+    way out, also by an error, the model is in eval mode, has no gradients, and every parameter's
+    `requires_grad` is what it was.
+
+    Yields:
+        A CPU generator seeded by `seed`, for orders and starting points.
+    """
+    model.to(device)
+    wanted = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
+    forked = [device] if device.type == "cuda" else []
+    try:
+        with (
+            torch.random.fork_rng(devices=forked),
+            torch.backends.cudnn.flags(benchmark=False, deterministic=True),
+            torch.enable_grad(),
+        ):
+            torch.manual_seed(seed)
+            yield torch.Generator().manual_seed(seed)
+    finally:
+        model.eval()
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(wanted[name])
+            parameter.grad = None
+
+
+def check_loss(loss: float, update: int) -> None:
+    """Stop when training has diverged.
+
+    Raises:
+        UserError: The loss is infinite or NaN.
+    """
+    if not abs(loss) < float("inf"):
+        raise UserError(
+            f"training diverged: the loss is {loss} after {update} updates. Lower `rate`, or look for "
+            "non-finite values in the data.",
+            where="rate",
+        )
