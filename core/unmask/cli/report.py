@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    import xarray as xr
+
 __all__ = ["report"]
 
-FORMATS = ("text", "json")
+FORMATS = ("text", "markdown", "html", "latex", "json")
 
 
 def report(
@@ -30,41 +33,42 @@ def report(
     if not 0 < level < 1:
         raise UserError(f"must lie between 0 and 1 (such as 0.99), not {level}.", where="--level")
 
-    from unmask.results.storage import load
+    from unmask.cli.files import load_result, written
 
-    inside = results / "results.nc"
-    dataset = load(inside if inside.is_file() else results)
-    if format == "json":
-        from unmask.reports.structured import render_json
-
-        content = render_json(dataset, level)
-    elif output is None:
+    dataset = load_result(results)
+    if format == "text" and output is None:
         from rich.console import Console
 
         from unmask.reports.text import text_report
 
         Console().print(text_report(dataset, level))
         return
-    else:
-        from unmask.reports.text import render_text
-
-        content = render_text(dataset, level=level)
+    content = _rendered(dataset, format, level)
     if output is None:
         typer.echo(content, nl=False)
         return
+    with written(output, "report") as place:
+        place.write_text(content, encoding="utf-8")
 
-    from unmask.results.atomic import write_atomically
 
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        if output.is_dir():
-            raise UserError(
-                "is a folder; name a file to write the report to.", where="--output", file=str(output)
-            )
-        write_atomically(output, content)
-    except OSError as error:
-        raise UserError(
-            f"the report cannot be written here: {error}. Choose another place.",
-            where="--output",
-            file=str(output),
-        ) from error
+def _rendered(dataset: xr.Dataset, format: str, level: float) -> str:
+    """The report as text; only what the format needs is imported."""
+    if format == "json":
+        from unmask.reports.structured import render_json
+
+        return render_json(dataset, level)
+    if format == "markdown":
+        from unmask.reports.markdown import render_markdown
+
+        return render_markdown(dataset, level)
+    if format == "latex":
+        from unmask.reports.latex import render_latex
+
+        return render_latex(dataset, level)
+    if format == "html":
+        from unmask.reports.page import render_html
+
+        return render_html(dataset, level)
+    from unmask.reports.text import render_text
+
+    return render_text(dataset, level=level)

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 import xarray as xr
 
-from unmask.dimensions import ATTACK, EPSILON, MODEL, SAMPLE, Status
+from unmask.dimensions import ATTACK, EPSILON, MODEL, SAMPLE, Status, is_diagnostic
 
 __all__ = ["Problem", "Rate", "problems", "rates"]
 
@@ -72,13 +72,16 @@ def rates(results: xr.Dataset, measure: str, level: float) -> dict[tuple[object,
 
 
 def problems(results: xr.Dataset) -> Iterator[Problem]:
-    """The cells that failed or were not run, wholly or in part."""
+    """The cells that failed or were not run, wholly or in part.
+
+    What a run added for its verdict is meant to cover some samples only, and counts when it failed.
+    """
     status = results["status"].transpose(MODEL, ATTACK, EPSILON, SAMPLE).values
     messages = results["message"].transpose(MODEL, ATTACK, EPSILON).values
     for i, j, k in np.ndindex(status.shape[:3]):
         failed = int((status[i, j, k] == Status.FAILED).sum())
         not_run = int((status[i, j, k] == Status.NOT_RUN).sum())
-        if failed or not_run:
+        if failed or (not_run and not is_diagnostic(str(results[ATTACK].values[j]))):
             yield Problem(
                 model=str(results[MODEL].values[i]),
                 attack=str(results[ATTACK].values[j]),

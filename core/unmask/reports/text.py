@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import xarray as xr
 from rich.console import Console, Group, RenderableType
@@ -13,8 +11,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from unmask.dimensions import ATTACK, EPSILON, MODEL, SAMPLE
-from unmask.reports.tables import Rate, problems, rates
+from unmask.dimensions import ATTACK, EPSILON, MODEL, is_diagnostic
+from unmask.reports.diagnosis import diagnosis_sentence, diagnosis_table
+from unmask.reports.head import attack_settings, notes_and_warnings, problem_lines, threat_model_sentence
+from unmask.reports.tables import Rate, rates
 from unmask.reports.wording import (
     HEADINGS,
     epsilon_text,
@@ -58,6 +58,7 @@ def text_report(results: xr.Dataset, level: float = 0.99) -> Group:
         _threat_model(results, level),
         *_tables(results, level),
         *_indicators(verdicts),
+        *_diagnosis(results),
         *_settings(results),
         *_notes(results),
         *_problems(results),
@@ -74,22 +75,15 @@ def _headlines(results: xr.Dataset, verdicts: Mapping[str, Verdict]) -> Iterator
 
 
 def _threat_model(results: xr.Dataset, level: float) -> Text:
-    attributes = results.attrs
-    low, high = json.loads(attributes.get("bounds", "[0, 1]"))
-    radii = ", ".join(epsilon_text(e) for e in results[EPSILON].values)
-    return Text(
-        f"Threat model: norm {attributes.get('norm')}, epsilon {radii}, pixels in [{low:g}, {high:g}]. "
-        f"{results.sizes[SAMPLE]} samples of {attributes.get('data') or 'the given data'}, seed "
-        f"{attributes.get('seed')}, {attributes.get('precision')} on {attributes.get('device')}. "
-        f"Intervals: Clopper-Pearson, {100 * level:g} %."
-    )
+    return Text(f"Threat model: {threat_model_sentence(results, level)}")
 
 
 def _tables(results: xr.Dataset, level: float) -> Iterator[RenderableType]:
     clean, each = rates(results, "clean_accuracy", level), rates(results, "robust_accuracy", level)
     worst = rates(results, "worst_case", level)
     upper_bound = results.unmask.worst_case()["upper_bound"]
-    attacks = [str(a) for a in results[ATTACK].values]
+    # What the run added for its verdict has a table of its own.
+    attacks = [str(a) for a in results[ATTACK].values if not is_diagnostic(str(a))]
     for epsilon in results[EPSILON].values.tolist():
         if epsilon <= 0:
             continue
@@ -137,51 +131,37 @@ def _indicators(verdicts: Mapping[str, Verdict]) -> Iterator[RenderableType]:
         yield _item(verdict.advice)
 
 
+def _diagnosis(results: xr.Dataset) -> Iterator[RenderableType]:
+    numbers = diagnosis_table(results)
+    if numbers is None:
+        return
+    yield from _heading("Diagnosis")
+    yield Text(diagnosis_sentence(results))
+    table = Table()
+    for i, column in enumerate(numbers.columns):
+        table.add_column(column, justify="left" if i < numbers.names else "right")
+    for row in numbers.rows:
+        table.add_row(*(Text(cell.text) for cell in row))
+    yield table
+
+
 def _settings(results: xr.Dataset) -> Iterator[RenderableType]:
     yield from _heading("Attacks")
-    for i, name in enumerate(map(str, results[ATTACK].values)):
-        here = results.isel({ATTACK: i})
-        settings = json.loads(str(here["settings"].item()) or "{}")
-        listed = ", ".join(f"{key} = {_value(value)}" for key, value in settings.items())
-        gradient = str(here["gradient"].item())
-        knows = str(here["access"].item()) + (f" ({gradient})" if gradient else "")
-        yield _item(f"{name}: {here['use'].item()}, knows {knows}{'; ' + listed if listed else ''}")
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{k} = {_value(v)}" for k, v in value.items()) + "}"
-    return value if isinstance(value, str) else json.dumps(value)
+    yield from (_item(f"{attack.name}: {attack.sentence}") for attack in attack_settings(results))
 
 
 def _notes(results: xr.Dataset) -> Iterator[RenderableType]:
-    notes = []
-    for kind, how in (
-        ("enumerated", "exact over its members"),
-        ("drawn", "estimated from {draws} fresh draws for each example"),
-    ):
-        for model in results[MODEL].values[results["randomness"].values == kind]:
-            draws = int(results["draws"].sel({MODEL: model}))
-            notes.append(
-                f"{model} answers at random; its accuracy is the expected one, {how.format(draws=draws)}."
-            )
-    notes += json.loads(results.attrs.get("warnings", "[]"))
+    notes = notes_and_warnings(results)
     if notes:
         yield from _heading("Notes and warnings")
         yield from (_item(note) for note in notes)
 
 
 def _problems(results: xr.Dataset) -> Iterator[RenderableType]:
-    """Failed cells one by one; those that do not apply once for each model and attack."""
-    lines: dict[str, list[str]] = {}
-    for problem in problems(results):
-        what = f"{problem.failed} of {problem.samples} samples failed" if problem.failed else "not run"
-        line = f"{problem.model}, {problem.attack}: {what}: {problem.message or 'no reason was given'}"
-        lines.setdefault(line, []).append(epsilon_text(problem.epsilon))
+    lines = problem_lines(results)
     if lines:
         yield from _heading("Cells without a rate")
-        for line, radii in lines.items():
-            yield _item(f"{line} (epsilon {', '.join(radii)})")
+        yield from (_item(line) for line in lines)
 
 
 def _heading(title: str) -> Iterator[RenderableType]:

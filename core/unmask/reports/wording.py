@@ -6,12 +6,27 @@ import math
 
 import xarray as xr
 
-from unmask.dimensions import MODEL
+from unmask.dimensions import ATTACK, EPSILON, MODEL, Status
 from unmask.verdict import Indicator, Verdict
 
 __all__ = ["epsilon_text", "indicator_text", "interval_text", "p_value_text", "percent", "verdict_headline"]
 
 HEADINGS = {"masked": "MASKED", "no-sign": "NO SIGN OF MASKING", "inconclusive": "INCONCLUSIVE"}
+
+
+_USELESS = "that attack was blind: the model's gradients are useless"
+_BLIND = {
+    "zero-gradients": _USELESS,
+    "non-finite-gradients": _USELESS,
+    "vanishing-gradients": "that attack was blind: the model's gradients have all but vanished",
+    "exploding-gradients": "that attack was led astray: the model's gradients say nothing about its answers",
+    "accuracy-above-chance": "with so much room any attack that is not misled erases the image",
+    "accuracy-rises-with-epsilon": "with less room the same attack broke more, so it was misled",
+}
+_SETTINGS = {
+    "loss-saturation": "With a loss that does not depend on the scale of its logits",
+    "averaging-beats-single-draws": "With gradients averaged over its randomness",
+}
 
 
 def percent(rate: float) -> str:
@@ -40,7 +55,7 @@ def p_value_text(p_value: float) -> str:
 def indicator_text(indicator: Indicator) -> str:
     """An indicator with its numbers, in one line."""
     name = indicator.name.replace("-", " ")
-    if not indicator.evidence:
+    if not indicator.evidence and math.isnan(indicator.p_value):
         return name
     if not indicator.samples or math.isnan(indicator.effect):
         return f"{name}: not looked at"
@@ -53,16 +68,21 @@ def indicator_text(indicator: Indicator) -> str:
 
 def verdict_headline(results: xr.Dataset, model: str, verdict: Verdict) -> str:
     """One sentence that a layman understands, about the largest radius or the one that gave it away."""
-    accuracy = results.unmask.robust_accuracy().sel({MODEL: model})
     worst = results.unmask.worst_case().sel({MODEL: model})
     if verdict.label == "masked":
         shown = max((i for i in verdict.fired if i.evidence), key=lambda i: i.effect)
-        rate = float(accuracy.sel(attack=shown.attack, epsilon=shown.epsilon))
+        rate = _rate_under(results, model, shown)
         place = f"at epsilon {epsilon_text(shown.epsilon)}"
-        if "gradients" in shown.name:
+        if shown.name in _BLIND:
             return (
                 f"its robustness is not to be believed. Under '{shown.attack}' {place} it still looks "
-                f"{percent(rate)} % accurate, but that attack was blind: the model's gradients are useless."
+                f"{percent(rate)} % accurate, but {_BLIND[shown.name]}."
+            )
+        if shown.name in _SETTINGS:
+            return (
+                f"its robustness is not real. {_SETTINGS[shown.name]}, the same attack ('{shown.attack}') "
+                f"{place} leaves {percent(rate)} % accuracy ({percent(shown.effect)} points less than "
+                "without, on what is right when clean)."
             )
         return (
             f"its robustness is not real. Attacks that follow its gradient {place} are misled: "
@@ -79,3 +99,10 @@ def verdict_headline(results: xr.Dataset, model: str, verdict: Verdict) -> str:
     if verdict.label == "no-sign":
         return f"its score is what it seems. {standing}, and nothing suggests that a gradient misled one."
     return f"cannot be told yet. {standing}. {verdict.advice}"
+
+
+def _rate_under(results: xr.Dataset, model: str, shown: Indicator) -> float:
+    """Accuracy under the attack that showed it, on the samples it was run on."""
+    here = results.sel({MODEL: model, ATTACK: shown.attack, EPSILON: shown.epsilon})
+    ran = ~here["status"].isin([Status.FAILED.value, Status.NOT_RUN.value])
+    return float(here["correct"].where(ran).mean())

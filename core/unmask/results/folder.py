@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -9,12 +10,13 @@ import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
 from unmask.errors import UserError
 from unmask.results.atomic import write_atomically
+from unmask.results.lock import FolderLock
 from unmask.results.outcome import CellOutcome, CleanOutcome
 
 __all__ = ["RunFolder"]
@@ -33,6 +35,7 @@ class RunFolder:
         fingerprint: What the outcomes depend on, a hash for each part (manifest, every model's weights,
             samples, attacks, settings). A folder that belongs to another fingerprint is refused.
         fresh: Start anew: a folder with another run in it is moved aside (``<name>.1``, ``.2``, ...).
+        exclusive: Keep other processes out until `release`.
 
     Attributes:
         path: The folder.
@@ -40,33 +43,66 @@ class RunFolder:
         warnings: Sentences about files that were damaged and count as missing.
 
     Raises:
-        UserError: The path is a file or cannot be written to, or the folder belongs to another run.
+        UserError: The path is a file or cannot be written to, or the folder belongs to another run or is in use
+            by one.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], fingerprint: Mapping[str, str], *, fresh: bool = False
+        self,
+        path: str | os.PathLike[str],
+        fingerprint: Mapping[str, str],
+        *,
+        fresh: bool = False,
+        exclusive: bool = False,
     ) -> None:
         self.path = Path(path)
         self.warnings: list[str] = []
         self._fingerprint = dict(fingerprint)
+        self._lock: FolderLock | None = None
         try:
             if self.path.exists() and not self.path.is_dir():
                 raise UserError("is a file; a run needs a folder. Choose another place.", file=str(self.path))
-            if fresh and self._record.exists():
-                _move_aside(self.path)
-            (self.path / "cells").mkdir(parents=True, exist_ok=True)
-            if not os.access(self.path / "cells", os.W_OK | os.X_OK):
-                raise PermissionError("it may not be written to")
-            self.resumed = self._record.exists()
-            if self.resumed:
-                self._check_fingerprint()
-            else:
-                record = {"layout": _LAYOUT, "fingerprint": self._fingerprint}
-                write_atomically(self._record, json.dumps(record, indent=2) + "\n")
+            self._open(fresh, exclusive)
         except OSError as error:
+            self.release()
             raise UserError(
                 f"cannot be used as a run folder: {error}. Choose another place.", file=str(self.path)
             ) from error
+        except BaseException:
+            self.release()
+            raise
+
+    def _open(self, fresh: bool, exclusive: bool) -> None:
+        if exclusive and self.path.exists():
+            self._lock = FolderLock(self.path)
+        if fresh and self._record.exists():
+            aside = _move_aside(self.path)
+            if self._lock is not None:
+                self._lock.moved(aside)
+                self.release()
+        (self.path / "cells").mkdir(parents=True, exist_ok=True)
+        if not os.access(self.path / "cells", os.W_OK | os.X_OK):
+            raise PermissionError("it may not be written to")
+        if exclusive and self._lock is None:
+            self._lock = FolderLock(self.path)
+        self.resumed = self._record.exists()
+        if self.resumed:
+            self._check_fingerprint()
+        else:
+            record = {"layout": _LAYOUT, "fingerprint": self._fingerprint}
+            write_atomically(self._record, json.dumps(record, indent=2) + "\n")
+
+    def release(self) -> None:
+        """Let other processes have the folder."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self.release()
 
     @property
     def _record(self) -> Path:
@@ -109,6 +145,17 @@ class RunFolder:
         if outcome.finished:
             extra = {"seconds": outcome.seconds, "message": outcome.message}
             self._write("cell", key, outcome.arrays(), extra)
+            with contextlib.suppress(OSError):
+                self._place("part", key)[0].unlink(missing_ok=True)
+
+    def save_part(self, key: Mapping[str, Any], outcome: CellOutcome) -> None:
+        """Keeps the outcome of the first samples of a cell that is not finished; raises as `save_cell`."""
+        extra = {"seconds": outcome.seconds, "message": outcome.message}
+        self._write("part", key, outcome.arrays(), extra)
+
+    def load_part(self, key: Mapping[str, Any]) -> CellOutcome | None:
+        """As `load_cell`, for what `save_part` kept."""
+        return self._read("part", key, CellOutcome)
 
     def load_cell(self, key: Mapping[str, Any]) -> CellOutcome | None:
         """The cell as it was kept, or None; a damaged file counts as missing and is named in `warnings`."""
@@ -173,10 +220,11 @@ class RunFolder:
         return outcome
 
 
-def _move_aside(path: Path) -> None:
-    """Renames the folder to the first free ``<name>.<number>`` beside it."""
+def _move_aside(path: Path) -> Path:
+    """Renames the folder to the first free ``<name>.<number>`` beside it, which is returned."""
     path = path.absolute()
     number = 1
     while (aside := path.with_name(f"{path.name}.{number}")).exists():
         number += 1
     path.rename(aside)
+    return aside

@@ -28,6 +28,14 @@ _CLEAN_VARIABLES = {
     "confidence": ("clean_confidence", "1", "largest softmax probability of the clean image"),
     "margin": ("clean_margin", "1", "logit of the label minus the largest other, clean image"),
 }
+_CLEAN_OPTIONAL = {
+    "label_probability": ("clean_label_probability", "1", "softmax probability of the label, clean image"),
+    "squared_probability": (
+        "clean_squared_probability",
+        "1",
+        "sum of the squared softmax probabilities, clean image",
+    ),
+}
 _CELL_VARIABLES = {
     "correct": ("1", "probability that the final example is classified right"),
     "screening": ("1", "independent estimate of correct, for choosing the worst attack"),
@@ -51,7 +59,7 @@ class ModelLabel:
     Attributes:
         name: Its name in the run.
         randomness: ``deterministic``, ``enumerated`` (exact expectation over members) or ``drawn``.
-        draws: Fresh draws behind every probability; 0 unless drawn.
+        draws: Fresh draws behind every probability; 0 where it is exact.
         front_end: It has a front end.
         description: Everything else worth keeping (options, sha256 of weights, ...), JSON-able.
     """
@@ -97,6 +105,7 @@ class Provenance:
         norm: ``linf``, ``l2`` or ``l1``.
         bounds: Smallest and largest valid pixel value.
         seed: Seed of every random stream.
+        protocol: How randomised models were scored: ``expected`` or ``single-draw``.
         precision: Floating-point type of the evaluation.
         device: Where it ran.
         versions: Of Python and of everything that computed, by name.
@@ -116,6 +125,7 @@ class Provenance:
     device: str
     versions: Mapping[str, str]
     manifest: str = ""
+    protocol: str = "expected"
     data: str = ""
     samples_sha256: str = ""
     warnings: Sequence[str] = ()
@@ -189,6 +199,10 @@ def assemble(
     for field, (name, unit, meaning) in _CLEAN_VARIABLES.items():
         stacked = np.stack([getattr(clean[m], field) for m in model_names])
         variables[name] = (_CLEAN, stacked, _described(unit, meaning))
+    for field, (name, unit, meaning) in _CLEAN_OPTIONAL.items():
+        if all(getattr(clean[m], field) is not None for m in model_names):
+            stacked = np.stack([getattr(clean[m], field) for m in model_names])
+            variables[name] = (_CLEAN, stacked, _described(unit, meaning))
     for field, (unit, meaning) in _CELL_VARIABLES.items():
         stacked = np.stack([getattr(o, field) for o in filled.values()]).reshape(*shape, n)
         variables[field] = (_EACH, stacked, _described(unit, meaning))
@@ -215,6 +229,11 @@ def _where_kept(
     for name, dims, unit, meaning in (
         ("adversarial", (dim.CHANNEL, dim.HEIGHT, dim.WIDTH), "pixel value", "final example"),
         ("target_reached", (), "1", "probability that the example is classified as the attacker's target"),
+        ("label_probability", (), "1", "softmax probability of the label at the final example"),
+        ("searched_twice", (), "1", "1 where the search in half precision was repeated in float32"),
+        ("squared_probability", (), "1", "sum of the squared softmax probabilities at the final example"),
+        ("raw_correct", (), "1", "probability of the right class, whatever smaller radii found"),
+        ("overlooked", (), "1", "1 where the attack did not return an example that it had passed"),
     ):
         kept = [getattr(o, name) for o in cells.values()]
         example = next((array for array in kept if array is not None), None)

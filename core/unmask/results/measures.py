@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 import xarray as xr
 
-from unmask.dimensions import ATTACK, SAMPLE, Status
+from unmask.dimensions import ATTACK, SAMPLE, Status, is_diagnostic
 from unmask.errors import UserError, suggestion
 
 __all__ = ["MEASURES", "PerSample", "WorstCase", "complete", "measure_named", "worst_case"]
@@ -27,12 +27,14 @@ class PerSample:
         long_name: For axes and tables.
         values: Of every sample; NaN where unknown.
         weights: Of every sample; the denominator of the rate is their sum.
+        proportion: Every value lies in [0, 1], so that binomial intervals apply.
     """
 
     name: str
     long_name: str
     values: xr.DataArray
     weights: xr.DataArray
+    proportion: bool = True
 
     def rate(self) -> xr.DataArray:
         """The mean over samples, with coordinates `numerator` and `denominator`.
@@ -88,7 +90,7 @@ def worst_case(results: xr.Dataset, attacks: xr.DataArray | None = None) -> Wors
     that is right with probability p keeps p. For the others they are equal, and this is the minimum.
 
     Attacks that were not run are left out. Samples of a failed cell are left out too, and the number is then
-    an upper bound.
+    an upper bound. What a run added for its verdict counts where it was run, and is not missed elsewhere.
     """
     chosen = results if attacks is None else results.isel({ATTACK: np.flatnonzero(attacks.values)})
     if not chosen.sizes[ATTACK]:
@@ -104,7 +106,8 @@ def worst_case(results: xr.Dataset, attacks: xr.DataArray | None = None) -> Wors
     correct = chosen["correct"].where(usable).isel({ATTACK: first})
     lowered = correct < chosen["clean_correct"]
     attack = names.isel({ATTACK: first}).where(lowered, "").transpose(*correct.dims)
-    upper = (~complete(chosen) & ~absent(chosen)).any(ATTACK)
+    asked = xr.DataArray([not is_diagnostic(str(name)) for name in names.values], dims=ATTACK)
+    upper = (~complete(chosen) & ~absent(chosen) & asked).any(ATTACK)
     return WorstCase(correct, attack, upper)
 
 
@@ -173,6 +176,7 @@ MEASURES: Mapping[str, Callable[[xr.Dataset], PerSample]] = {
     "gap": gap,
     "worst_case": worst_case_accuracy,
 }
+"""The measures of correctness; `calibration.MEASURES` holds those of confidence."""
 
 
 def measure_named(name: str) -> Callable[[xr.Dataset], PerSample]:
@@ -181,8 +185,11 @@ def measure_named(name: str) -> Callable[[xr.Dataset], PerSample]:
     Raises:
         UserError: There is none; the message names the nearest.
     """
+    from unmask.results import calibration
+
+    everything = {**MEASURES, **calibration.MEASURES}
     try:
-        return MEASURES[name]
+        return everything[name]
     except KeyError:
-        close = suggestion(name, MEASURES)
+        close = suggestion(name, everything)
         raise UserError(f"there is no measure '{name}'. {close}", where="measure") from None

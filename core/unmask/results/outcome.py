@@ -38,6 +38,18 @@ def _maybe_images(values: Any) -> NDArray[np.float32] | None:
 
 
 _EACH: Mapping[str, bool] = {"per_sample": True}
+_OPTIONAL = (
+    "adversarial",
+    "target_reached",
+    "target_screening",
+    "target_clean",
+    "label_probability",
+    "squared_probability",
+    "searched_twice",
+    "raw_correct",
+    "overlooked",
+)
+"""Arrays of a cell that need not be there."""
 
 
 @attrs.frozen(eq=False)
@@ -57,6 +69,11 @@ class _Outcome:
     def select(self, rows: Any) -> Self:
         """The samples at these positions (indices or a mask), in this order."""
         return self._with(**{name: array[rows] for name, array in self.arrays().items()})
+
+    @property
+    def complete(self) -> bool:
+        """It has what every judgement gives; one kept by an older version may not."""
+        return all(getattr(self, name) is not None for name in ("label_probability", "squared_probability"))
 
     def _with(self, **arrays: NDArray[Any]) -> Self:
         changes: dict[str, Any] = arrays
@@ -85,6 +102,8 @@ class CleanOutcome(_Outcome):
         prediction: Most likely class, int64 [sample].
         confidence: Largest softmax probability [sample].
         margin: Logit of the label minus the largest other [sample].
+        label_probability: Softmax probability of the label [sample]; None where it was not kept.
+        squared_probability: Sum over classes of the squared softmax probabilities [sample]; likewise.
     """
 
     correct: Floats = attrs.field(converter=_floats, metadata=_EACH)
@@ -92,6 +111,12 @@ class CleanOutcome(_Outcome):
     prediction: Integers = attrs.field(converter=_integers, metadata=_EACH)
     confidence: Floats = attrs.field(converter=_floats, metadata=_EACH)
     margin: Floats = attrs.field(converter=_floats, metadata=_EACH)
+    label_probability: Floats | None = attrs.field(
+        default=None, converter=_maybe_floats, metadata=_EACH, kw_only=True
+    )
+    squared_probability: Floats | None = attrs.field(
+        default=None, converter=_maybe_floats, metadata=_EACH, kw_only=True
+    )
 
     @classmethod
     def concatenate(cls, parts: Sequence[CleanOutcome]) -> CleanOutcome:
@@ -119,7 +144,17 @@ class CellOutcome(_Outcome):
         gradient_norm: Mean l2 norm of the gradients [sample]; NaN without any.
         adversarial: The final examples, float32 [sample, channel, height, width]; None when not kept.
         target_reached: Probability that the example is classified as the attacker's target [sample]; None
-            for untargeted attacks.
+            for untargeted attacks, NaN where the target is the label.
+        target_screening: An independent estimate of the same, for choosing among examples; equal where exact.
+        target_clean: The same for the clean image.
+        label_probability: Softmax probability of the label [sample]; None where it was not kept.
+        squared_probability: Sum over classes of the squared softmax probabilities [sample]; likewise.
+        searched_twice: 1 where a search in half precision was repeated in float32, else 0 [sample]; None where
+            the run is in float32.
+        raw_correct: `correct` as this search alone left it, whatever smaller radii found [sample]; None
+            where the search was spared the samples that had fallen there.
+        overlooked: 1 where the attack returned an example that fails although one it had shown to the model
+            on the way succeeds, else 0 [sample]; None where that cannot be told.
         seconds: Wall time.
         message: Why the cell failed or was not run, else "".
     """
@@ -140,6 +175,27 @@ class CellOutcome(_Outcome):
         default=None, converter=_maybe_images, metadata=_EACH, kw_only=True
     )
     target_reached: Floats | None = attrs.field(
+        default=None, converter=_maybe_floats, metadata=_EACH, kw_only=True
+    )
+    target_screening: Floats | None = attrs.field(
+        default=None, converter=_maybe_floats, metadata=_EACH, kw_only=True
+    )
+    target_clean: Floats | None = attrs.field(
+        default=None, converter=_maybe_floats, metadata=_EACH, kw_only=True
+    )
+    label_probability: Floats | None = attrs.field(
+        default=None, converter=_maybe_floats, metadata=_EACH, kw_only=True
+    )
+    squared_probability: Floats | None = attrs.field(
+        default=None, converter=_maybe_floats, metadata=_EACH, kw_only=True
+    )
+    searched_twice: Floats | None = attrs.field(
+        default=None, converter=_maybe_floats, metadata=_EACH, kw_only=True
+    )
+    raw_correct: Floats | None = attrs.field(
+        default=None, converter=_maybe_floats, metadata=_EACH, kw_only=True
+    )
+    overlooked: Floats | None = attrs.field(
         default=None, converter=_maybe_floats, metadata=_EACH, kw_only=True
     )
     seconds: float = attrs.field(default=0.0, converter=float, kw_only=True)
@@ -187,7 +243,7 @@ class CellOutcome(_Outcome):
         Arrays that only some shards have (examples of a cell that failed in part) become NaN elsewhere.
         """
         whole = [part for part in parts if len(part)] or list(parts)
-        for name in ("adversarial", "target_reached"):
+        for name in _OPTIONAL:
             known = [getattr(part, name) for part in whole if getattr(part, name) is not None]
             if known and len(known) < len(whole):
                 shape = known[0].shape[1:]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,14 @@ def save(dataset: xr.Dataset, path: str | os.PathLike[str]) -> Path:
         raise UserError(
             f"the result cannot be written here: {error}. Choose another place.", file=str(path)
         ) from error
+    except RuntimeError as error:
+        # The netCDF library does not say what stopped it; a full disk is what it cannot help.
+        free = shutil.disk_usage(path.parent).free / 2**20
+        raise UserError(
+            f"the result cannot be written here: {error}; {free:.1f} MiB of space are left. Make room and run "
+            "again, or choose another place.",
+            file=str(path),
+        ) from error
     return path
 
 
@@ -77,7 +86,10 @@ def load(path: str | os.PathLike[str]) -> xr.Dataset:
     try:
         with xr.open_dataset(path, engine="netcdf4") as opened:
             dataset = opened.load()
-    except (OSError, RuntimeError, ValueError, KeyError, IndexError, UnicodeDecodeError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:
+        # On a damaged file the libraries raise almost anything.
         raise UserError(
             f"cannot be read as a result (netCDF-4): {error}. The file is damaged, cut short or of another "
             "kind; run the manifest again to make it anew.",
@@ -86,7 +98,14 @@ def load(path: str | os.PathLike[str]) -> xr.Dataset:
     dataset.encoding.clear()
     for variable in dataset.variables.values():
         variable.encoding.clear()
-    dataset = _with_attributes(_with_whole_text(dataset), _unpacked)
+    try:
+        dataset = _with_attributes(_with_whole_text(dataset), _unpacked)
+    except (ValueError, TypeError) as error:
+        raise UserError(
+            f"cannot be read as a result: its attributes are damaged ({error}). Run the manifest again to make "
+            "it anew.",
+            file=str(path),
+        ) from error
     _check_schema(dataset, path)
     return dataset
 

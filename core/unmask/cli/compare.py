@@ -1,0 +1,28 @@
+"""``unmask compare``: what changed between two runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["compare"]
+
+
+def compare(
+    first: Annotated[Path, typer.Argument(help="A result file, or the run folder it lies in.")],
+    second: Annotated[Path, typer.Argument(help="Another, of the same samples.")],
+    level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.99,
+) -> None:
+    """Compare two runs on the samples, models and attacks they share, paired per sample."""
+    from unmask.errors import UserError
+
+    if not 0 < level < 1:
+        raise UserError(f"must lie between 0 and 1 (such as 0.99), not {level}.", where="--level")
+    from unmask.cli import console
+    from unmask.cli.files import load_result
+    from unmask.reports.comparison import comparison_report
+
+    report = comparison_report(load_result(first), load_result(second), (str(first), str(second)), level)
+    console().print(report)

@@ -1,0 +1,56 @@
+"""Result files in, reports and figures out, for the commands that do that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from unmask.errors import UserError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["load_result", "written"]
+
+
+def load_result(path: Path) -> xr.Dataset:
+    """A result file, or the one in a run folder.
+
+    Raises:
+        UserError: As `unmask.load`.
+    """
+    from unmask.results.storage import load
+
+    inside = path / "results.nc"
+    return load(inside if inside.is_file() else path)
+
+
+@contextmanager
+def written(output: Path, what: str) -> Iterator[Path]:
+    """A place to write to, whose content becomes `output` whole or not at all.
+
+    Args:
+        output: The file; its folder is made.
+        what: What it is, for the message.
+
+    Raises:
+        UserError: It is a folder, or cannot be written.
+    """
+    from unmask.results.atomic import replacing
+
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        if output.is_dir():
+            raise UserError(
+                f"is a folder; name a file to write the {what} to.", where="--output", file=str(output)
+            )
+        with replacing(output) as temporary:
+            yield temporary
+    except OSError as error:
+        raise UserError(
+            f"the {what} cannot be written here: {error}. Choose another place.",
+            where="--output",
+            file=str(output),
+        ) from error

@@ -1,0 +1,29 @@
+"""``unmask merge``: partial results put together safely."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["merge"]
+
+
+def merge(
+    results: Annotated[list[Path], typer.Argument(help="Result files of one evaluation.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")],
+) -> None:
+    """Merge partial results: other models, attacks, radii or samples of the same evaluation.
+
+    Refused where parts disagree, and where the merged result would have holes.
+    """
+    from unmask.cli.files import load_result
+    from unmask.results import merging
+    from unmask.results.storage import save
+
+    parts = [load_result(path) for path in results]
+    merged = merging.merge(parts, [str(path) for path in results])
+    place = save(merged, output)
+    sizes = ", ".join(f"{merged.sizes[d]} {d}s" for d in ("model", "attack", "epsilon", "sample"))
+    typer.echo(f"written: {place} ({sizes})")

@@ -1,0 +1,1 @@
+"""Measurements beyond the core ones."""
