@@ -12,9 +12,11 @@ from torch import nn
 from unmask.data import LabelledImages
 from unmask.errors import MisuseError, PluginError, UserError
 from unmask.evaluation.task import GradientSource
-from unmask.option_values import shown
+from unmask.models.surrogates import declare_surrogate
+from unmask.option_values import Place, convert, shown
 from unmask.options import build_with, check_options
 from unmask.plugins.catalog import Provided, catalog, kind_named, singular
+from unmask.weights import load_weights
 
 __all__ = ["build_component", "find_component", "is_gradient_source", "split_use", "wrongly_built"]
 
@@ -34,7 +36,8 @@ def build_component(
     Args:
         kind: Such as ``models`` or ``front-end``.
         name: The registered name, or ``distribution:name``.
-        options: Its options, keys with hyphens or underscores.
+        options: Its options, keys with hyphens or underscores. Models, front ends and ensembles also take
+            ``weights``, a file that is loaded into what is built, and its ``sha256``.
         where: The key path, for messages.
         base: The folder that relative paths start from.
         hyphens: Messages spell options as in a manifest.
@@ -48,12 +51,41 @@ def build_component(
     provided = find_component(kind, name, where)
     build = provided.builder()
     skip = list(inspect.signature(build).parameters)[: len(arguments)]
+    weights, sha256 = None, None
+    if kind in ("models", "front-ends", "ensembles"):
+        options, weights, sha256 = _weights_apart(build, options, where, base)
     values = check_options(build, options, where, base=base, skip=skip, hyphens=hyphens)
     built = build_with(build, values, where, arguments=arguments, hyphens=hyphens)
     fits, wanted = _WHAT_IS_BUILT[kind]
     if not fits(built):
         raise wrongly_built(provided, wanted, built, where)
-    return built
+    if kind in ("models", "front-ends"):
+        declare_surrogate(built, provided.entry)
+        built.eval()
+    if weights is not None:
+        try:
+            load_weights(built, weights, sha256=sha256)
+        except UserError as error:
+            raise error.located(where=f"{where}.weights") from error
+    return built.loaded() if isinstance(built, LabelledImages) else built
+
+
+def _weights_apart(
+    build: Callable[..., Any], options: Mapping[str, Any], where: str, base: Path | None
+) -> tuple[dict[str, Any], Path | None, str | None]:
+    """The options without ``weights`` and ``sha256`` where the builder has none of its own, and the two."""
+    own = inspect.signature(build).parameters
+    rest = dict(options)
+    if "weights" in own:
+        return rest, None, None
+    given = rest.pop("weights", None)
+    if given is None:
+        return rest, None, None
+    weights = convert(given, Path, Place(f"{where}.weights", base))
+    sha256 = rest.pop("sha256", None)
+    if sha256 is not None:
+        sha256 = convert(sha256, str, Place(f"{where}.sha256", base))
+    return rest, weights, sha256
 
 
 def split_use(table: Mapping[str, Any], where: str, kind: str) -> tuple[str, dict[str, Any]]:

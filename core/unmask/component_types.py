@@ -9,9 +9,9 @@ from torch import nn
 
 from unmask.building import build_component, is_gradient_source, split_use
 from unmask.configured import ConfiguredAttack, as_configured
-from unmask.errors import MisuseError
+from unmask.errors import MisuseError, UserError
 from unmask.evaluation.task import GradientSource
-from unmask.models.reference import ModelReference
+from unmask.models.reference import ModelReference, ModelSelection
 from unmask.option_types import ComponentType
 from unmask.option_values import Place, shown
 from unmask.provenance import object_path
@@ -53,9 +53,27 @@ def _model_option(value: Any, place: Place) -> ModelReference:
     )
 
 
+_RULES = ("all", "leave-one-out")
+
+
+def _models_option(value: Any, place: Place) -> ModelSelection:
+    if isinstance(value, ModelSelection):
+        return value
+    if isinstance(value, str) and value in _RULES:
+        return ModelSelection(rule=value)
+    if not isinstance(value, list | tuple):
+        return ModelSelection((_model_option(value, place),))
+    if not value:
+        raise UserError("is empty; name at least one model.", where=place.where)
+    return ModelSelection(tuple(_model_option(part, place.below(f"[{i}]")) for i, part in enumerate(value)))
+
+
 COMPONENT_TYPES: Mapping[Any, ComponentType] = {
     GradientSource: ComponentType("gradient source", _gradient_option),
     ConfiguredAttack: ComponentType("attack", _attack_option),
     ModelReference: ComponentType("model of the run", _model_option),
+    ModelSelection: ComponentType(
+        "model of the run, list of models, 'all' or 'leave-one-out'", _models_option
+    ),
 }
 """Annotations that stand for a component."""

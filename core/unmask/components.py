@@ -12,7 +12,7 @@ from unmask.configured import ConfiguredAttack, as_configured, configure_attack
 from unmask.data import LabelledImages
 from unmask.errors import MisuseError, UserError
 from unmask.evaluation.task import GradientSource
-from unmask.models.reference import ModelReference
+from unmask.models.reference import ModelReference, ModelSelection
 from unmask.option_values import shown
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ __all__ = [
     "ConfiguredAttack",
     "GradientSource",
     "ModelReference",
+    "ModelSelection",
     "as_configured",
     "attack",
     "build_component",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch import nn
 from unmask.building import find_component, split_use, wrongly_built
 from unmask.entries import AttackEntry
 from unmask.errors import MisuseError, UserError
-from unmask.evaluation.task import IterativeAttack
+from unmask.evaluation.task import IterativeAttack, Suite
 from unmask.option_values import Place, convert, shown
 from unmask.options import build_with, check_options
 from unmask.plugins.catalog import Provided, catalog
@@ -33,12 +33,14 @@ class ConfiguredAttack:
 
     Attributes:
         use: The registered name; the class or function for one that nobody registered.
-        attack: A plain call, or an object with `start` and `step`.
+        attack: A plain call, an object with `start` and `step`, or a suite.
         entry: What it says of itself.
         provider: ``distribution/entry-point``; ``package.module:name`` for one that nobody registered.
         options: Every option with its value, as JSON.
         max_queries: Most forward passes per sample; None: no limit of its own.
         timeout: Most seconds per cell; None: no limit of its own.
+        targeted: Drive images towards a class instead of away from their label.
+        target: That class, or one for every sample of the run.
     """
 
     use: str
@@ -48,6 +50,8 @@ class ConfiguredAttack:
     options: Mapping[str, Any]
     max_queries: int | None = None
     timeout: float | None = None
+    targeted: bool = False
+    target: int | tuple[int, ...] | None = None
 
     @property
     def access(self) -> str:
@@ -63,8 +67,17 @@ class ConfiguredAttack:
 
     def table(self) -> dict[str, Any]:
         """The table that would build it again, as JSON."""
-        limits = {"max_queries": self.max_queries, "timeout": self.timeout}
-        return {"use": self.use, **self.options, **{k: v for k, v in limits.items() if v is not None}}
+        common = {"max_queries": self.max_queries, "timeout": self.timeout, **self.aim()}
+        return {"use": self.use, **self.options, **{k: v for k, v in common.items() if v is not None}}
+
+    def aim(self) -> dict[str, Any]:
+        """`targeted` and `target` as JSON; nothing for an untargeted attack."""
+        if not self.targeted:
+            return {}
+        return {
+            "targeted": True,
+            "target": self.target if isinstance(self.target, int) else list(self.target or ()),
+        }
 
 
 def configure_attack(
@@ -72,24 +85,26 @@ def configure_attack(
 ) -> ConfiguredAttack:
     """An attack by its registered name; arguments as for `build_component`.
 
-    Every attack also takes ``max-queries`` (per sample) and ``timeout`` (seconds per cell).
+    Every attack also takes ``max-queries`` (per sample) and ``timeout`` (seconds per cell); one with a
+    targeted mode also ``targeted`` and ``target``.
     """
     provided = find_component("attacks", name, where)
     build = provided.builder()
-    own, limits = {}, {}
+    own, common = {}, {}
     for key, value in options.items():
-        limit = key.replace("-", "_") if isinstance(key, str) else key
-        if limit not in _LIMITS:
+        option = key.replace("-", "_") if isinstance(key, str) else key
+        if option not in _COMMON:
             own[key] = value
-        elif limit in limits:
+        elif option in common:
             raise UserError("is given twice, with a hyphen and with an underscore.", where=f"{where}.{key}")
         else:
-            limits[limit] = _limit(limit, value, Place(f"{where}.{key}", hyphens=hyphens))
+            common[option] = _COMMON[option](value, Place(f"{where}.{key}", hyphens=hyphens))
+    _check_aim(common, provided, where)
     values = check_options(build, own, where, base=base, hyphens=hyphens)
     built = build_with(build, values, where, hyphens=hyphens)
     if not _is_attack(built):
         raise wrongly_built(provided, f"an attack ({_SHAPE})", built, where)
-    return attrs.evolve(_registered(provided, built, values), **limits)
+    return attrs.evolve(_registered(provided, built, values), **common)
 
 
 def as_configured(
@@ -162,7 +177,7 @@ def _unregistered(attack_itself: Any) -> ConfiguredAttack:
 def _is_attack(thing: Any) -> bool:
     if inspect.isclass(thing) or isinstance(thing, nn.Module):
         return False
-    if isinstance(thing, IterativeAttack):
+    if isinstance(thing, (IterativeAttack, Suite)):
         return True
     if not callable(thing):
         return False
@@ -175,14 +190,60 @@ def _is_attack(thing: Any) -> bool:
     return True
 
 
-_LIMITS = ("max_queries", "timeout")
-
-
-def _limit(name: str, value: Any, place: Place) -> Any:
+def _queries(value: Any, place: Place) -> int | None:
     if value is None:
         return None
-    number = convert(value, int if name == "max_queries" else float, place)
-    if number < (1 if name == "max_queries" else 0):
-        least = "at least 1" if name == "max_queries" else "at least 0 seconds"
-        raise UserError(f"must be {least}, not {shown(value)}.", where=place.where)
+    number = int(convert(value, int, place))
+    if number < 1:
+        raise UserError(f"must be at least 1, not {shown(value)}.", where=place.where)
     return number
+
+
+def _seconds(value: Any, place: Place) -> float | None:
+    if value is None:
+        return None
+    number = float(convert(value, float, place))
+    if number <= 0:
+        raise UserError(f"must be more than 0 seconds, not {shown(value)}.", where=place.where)
+    return number
+
+
+def _switch(value: Any, place: Place) -> bool:
+    return bool(convert(value, bool, place))
+
+
+def _target(value: Any, place: Place) -> int | tuple[int, ...] | None:
+    if value is None:
+        return None
+    several = isinstance(value, list | tuple | range) or getattr(value, "shape", ()) != ()
+    target: int | tuple[int, ...] = convert(value, tuple[int, ...] if several else int, place)
+    for number in target if isinstance(target, tuple) else (target,):
+        if number < 0:
+            raise UserError(f"class indices start at 0, and {number} is below.", where=place.where)
+    return target
+
+
+_COMMON: Mapping[str, Callable[[Any, Place], Any]] = {
+    "max_queries": _queries,
+    "timeout": _seconds,
+    "targeted": _switch,
+    "target": _target,
+}
+"""Options that every attack takes."""
+
+
+def _check_aim(common: Mapping[str, Any], provided: Provided, where: str) -> None:
+    """Refuse half a target, and one for an attack that has no targeted mode."""
+    targeted, target = common.get("targeted", False), common.get("target")
+    if (targeted or target is not None) and not provided.entry.targeted:  # type: ignore[attr-defined]
+        raise UserError(
+            f"the attack '{provided.name}' cannot be targeted. Leave 'targeted' and 'target' out, or choose "
+            "an attack that can: `unmask list attacks`.",
+            where=where,
+        )
+    if targeted and target is None:
+        raise UserError(
+            "targeted needs a target: the index of the class to be reached.", where=f"{where}.target"
+        )
+    if target is not None and not targeted:
+        raise UserError("a target needs targeted = true.", where=f"{where}.targeted")

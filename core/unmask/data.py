@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -9,7 +10,50 @@ import attrs
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["LabelledImages"]
+__all__ = ["DeferredImages", "LabelledImages"]
+
+
+@attrs.frozen(eq=False)
+class DeferredImages:
+    """Images that are read when it is known which are wanted: a large set need not fit into memory.
+
+    Attributes:
+        read: Gives one image [channel, height, width] by its position in the whole set.
+        size: Its shape, the same for all.
+        positions: Which of the whole set these are.
+    """
+
+    read: Callable[[int], Tensor]
+    size: tuple[int, int, int]
+    positions: Sequence[int]
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """[sample, channel, height, width], as of the tensor they become."""
+        return (len(self.positions), *self.size)
+
+    @property
+    def ndim(self) -> int:
+        """Four."""
+        return 4
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def __getitem__(self, rows: Tensor) -> DeferredImages:
+        """The images at these positions among these."""
+        import torch
+
+        chosen = torch.arange(len(self))[rows].tolist()
+        return attrs.evolve(self, positions=[self.positions[row] for row in chosen])
+
+    def tensor(self) -> Tensor:
+        """All of them, read."""
+        import torch
+
+        if not self.positions:
+            return torch.zeros(self.shape)
+        return torch.stack([self.read(position) for position in self.positions])
 
 
 @attrs.frozen(eq=False)
@@ -17,7 +61,8 @@ class LabelledImages:
     """Images with their labels.
 
     Attributes:
-        images: Float tensor [sample, channel, height, width] in `bounds`.
+        images: Float tensor [sample, channel, height, width] in `bounds`; a data plugin may give
+            `DeferredImages`, which are read before anybody else sees them.
         labels: Integer class indices [sample].
         ids: The data set's own index of every sample, int64 [sample].
         bounds: Smallest and largest valid pixel value.
@@ -36,3 +81,10 @@ class LabelledImages:
     def select(self, rows: Tensor) -> LabelledImages:
         """The samples at these positions, in this order."""
         return attrs.evolve(self, images=self.images[rows], labels=self.labels[rows], ids=self.ids[rows])
+
+    def loaded(self) -> LabelledImages:
+        """The same with deferred images read."""
+        images: object = self.images
+        if isinstance(images, DeferredImages):
+            return attrs.evolve(self, images=images.tensor())
+        return self

@@ -119,13 +119,18 @@ class FrontEndEntry(Entry):
     Attributes:
         stochastic: It draws random numbers at evaluation.
         differentiable: Gradients flow through it.
-        surrogate: Differentiable image-to-image stand-in for the backward pass; None: the identity.
+        surrogate: Differentiable stand-in for the backward pass, images to images; or text, as for `build`.
+            None: the identity. A method ``surrogate(images)`` of what is built goes first.
         recipe: As for `ModelEntry`.
     """
 
     stochastic: bool = False
     differentiable: bool = True
-    surrogate: Callable[..., Any] | None = None
+    surrogate: Callable[..., Any] | None = attrs.field(
+        default=None,
+        converter=attrs.converters.optional(_as_builder),
+        validator=attrs.validators.optional(_is_callable),
+    )
     recipe: Mapping[str, Any] | None = None
 
 

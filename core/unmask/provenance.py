@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from unmask.models.reference import ModelReference
+from unmask.models.reference import ModelReference, ModelSelection
 from unmask.options import describe_options
 from unmask.plugins.catalog import catalog
 
@@ -68,6 +68,8 @@ def value_as_json(value: Any) -> Any:
         return value.table()
     if isinstance(value, ModelReference):
         return value.name
+    if isinstance(value, ModelSelection):
+        return value.said
     if isinstance(value, Mapping):
         return {str(key): value_as_json(part) for key, part in value.items()}
     if isinstance(value, list | tuple | range):

@@ -18,6 +18,8 @@ nothing else, and importing it does not yet import torch.
     Counter-based random numbers, one stream per sample.
 `provider`
     The functions that the framework asks for, in one module.
+`radii`
+    Balls round zero with a radius for every sample.
 `squares`
     Windows and stripes of the Square Attack.
 """

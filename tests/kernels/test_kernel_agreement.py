@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from unmask_kernels import balls, expectation, finite_differences, losses, philox, squares
+from unmask_kernels import balls, expectation, finite_differences, losses, philox, radii, squares
 from unmask_kernels.compiling import backend, kernels
 
 Case = Callable[[int], tuple[Any, ...]]
@@ -101,6 +101,19 @@ CASES: dict[str, Case] = {
         _rows(n, 2),
         _signs(n, 3),
     ),
+    "radii._shrink_linf": lambda n: (_images(n), _random(n).abs()),
+    "radii._shrink_l2": lambda n: (_images(n), _random(n).abs()),
+    "radii._shrink_l1": lambda n: (_images(n), _random(n).abs()),
+    "squares.move_mass": lambda n: (
+        _images(n),
+        _random(n, 3, 3, 3),
+        _rows(n, 0),
+        _rows(n, 1).clamp_max(1),
+        _rows(n, 2),
+        _rows(n, 3).clamp_max(1),
+        30 * _random(n).abs(),
+        2,
+    ),
     "squares.stripes": lambda n: (_centres(n) - 1, _centres(n), _signs(n, 3, 4)),
 }
 
@@ -188,6 +201,7 @@ def test_empty_batches_through_the_public_functions() -> None:
         assert balls.project(images, images, norm, 0.1, 0.0, 1.0).shape == images.shape
         assert balls.steepest(images, norm).shape == images.shape
         assert balls.norms(images, norm).shape == (0,)
+        assert radii.shrink(images, torch.ones(0, dtype=torch.float64), norm).shape == images.shape
     logits, labels = torch.zeros(0, 4), torch.zeros(0, dtype=torch.int64)
     for loss in (losses.cross_entropy, losses.margin, losses.dlr):
         assert loss(logits, labels).shape == (0,)

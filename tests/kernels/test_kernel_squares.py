@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unmask_kernels.balls import norms
-from unmask_kernels.squares import corners, paint_squares, paint_windows, stripes
+from unmask_kernels.squares import corners, hills, move_mass, paint_squares, paint_windows, stripes
 
 EPSILON = 8 / 255
 
@@ -60,3 +60,40 @@ def test_corners_are_the_ends_of_ball_and_box() -> None:
     lower, upper = corners(images, 0.25, 0.0, 1.0)
     assert lower.flatten().tolist() == [0.0, 0.25, 0.75]
     assert upper.flatten().tolist() == [0.25, 0.75, 1.0]
+
+
+def test_hills_by_hand() -> None:
+    # Of side 3 the upper hill has one row and the lower two; a centre is 1 + 1/4, what touches it 1/4.
+    upper = [0.25, 1.25, 0.25]
+    lower = [[-0.25, -0.25, -0.25], [-0.25, -1.25, -0.25]]
+    for norm, length in (("l1", 4.25), ("l2", (2 * 1.25**2 + 7 * 0.25**2) ** 0.5)):
+        found = hills(3, norm) * length
+        torch.testing.assert_close(found, torch.tensor([upper, *lower], dtype=torch.float64))
+    assert hills(1, "l2").tolist() == [[-1.0]]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from([1, 2]), st.integers(3, 9), st.integers(3, 9), st.integers(1, 3), st.integers(0, 10**6)
+)
+def test_moving_mass_fills_the_ball_and_leaves_the_rest(
+    order: int, height: int, width: int, channels: int, seed: int
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    delta = torch.randn((4, channels, height, width), generator=generator, dtype=torch.float64)
+    norm = {1: "l1", 2: "l2"}[order]
+    radius = norms(delta, norm) * (1 + torch.rand(4, generator=generator, dtype=torch.float64))
+    signs = torch.randint(0, 2, (4, channels), generator=generator) * 2.0 - 1
+    pattern = hills(3, norm) * signs[:, :, None, None].double()
+    places = [torch.randint(0, n - 2, (4,), generator=generator) for n in (height, width, height, width)]
+    moved = move_mass(delta, pattern, *places, radius, order)
+    # Per channel the norm that was there stays, and what the ball still allows is added: the radius is met.
+    torch.testing.assert_close(norms(moved, norm), radius, rtol=1e-9, atol=1e-9)
+    for i in range(4):
+        top, left, from_top, from_left = (int(place[i]) for place in places)
+        inside = torch.zeros(height, width, dtype=torch.bool)
+        inside[top : top + 3, left : left + 3] = True
+        emptied = torch.zeros_like(inside)
+        emptied[from_top : from_top + 3, from_left : from_left + 3] = True
+        assert (moved[i][:, emptied & ~inside] == 0).all()
+        assert torch.equal(moved[i][:, ~emptied & ~inside], delta[i][:, ~emptied & ~inside])

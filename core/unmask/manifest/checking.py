@@ -90,12 +90,23 @@ def _attack(spec: AttackSpec, where: str, manifest: Manifest) -> ConfiguredAttac
 def _check_fitness(attack: ConfiguredAttack, where: str, manifest: Manifest) -> None:
     """The models an attack needs are there: its source, and one it applies to."""
     from unmask.evaluation.applicability import parts_of, references_of
+    from unmask.evaluation.targeting import refuse_untargetable
+    from unmask.models.reference import ModelSelection
 
+    refuse_untargetable(attack, where)
     for reference in references_of(attack.attack):
         if reference.module is None and reference.name not in manifest.models:
             raise UserError(
                 f"attacks the model '{reference.name}', which this manifest has not. "
                 f"{suggestion(reference.name, manifest.models)}",
+                where=below(where, "source"),
+            )
+    names = list(manifest.models)
+    for part in parts_of(attack.attack):
+        if isinstance(part, ModelSelection) and not any(part.keys(name, names) for name in names):
+            raise UserError(
+                "applies to no model of this manifest, which has only one. Add another model, or "
+                "name a source.",
                 where=below(where, "source"),
             )
     if any(_may_have_front_end(spec, below("models", n), manifest) for n, spec in manifest.models.items()):
@@ -136,7 +147,7 @@ def _check_model(spec: ModelSpec, where: str, manifest: Manifest) -> None:
     if isinstance(spec, NetworkSpec):
         network = _network(spec, where, manifest)
         _check_weights(spec.weights, where, manifest)
-        default = None if spec.weights else getattr(network.provided.entry, "recipe", None)
+        default = None if spec.brings_weights else getattr(network.provided.entry, "recipe", None)
         _check_recipe(spec.recipe, default, where, manifest)
         return
     _check_weights(spec.weights, where, manifest)
@@ -213,8 +224,10 @@ def _check_data(spec: DataSpec, where: str, manifest: Manifest) -> Resolved:
     return resolve("data", spec.use, spec.options, where, manifest.folder)
 
 
-def _check_metric(name: str, where: str, manifest: Manifest) -> None:
-    from unmask.building import find_component
-    from unmask.options import check_options
+def _check_metric(metric: str | Mapping[str, Any], where: str, manifest: Manifest) -> None:
+    from unmask.building import build_component
 
-    check_options(find_component("metrics", name, where).builder(), {}, where, base=manifest.folder)
+    # A metric is light, and building it is what tells whether the values of its options make sense.
+    options = {} if isinstance(metric, str) else {k: v for k, v in metric.items() if k != "use"}
+    use = metric if isinstance(metric, str) else metric["use"]
+    build_component("metric", use, options, where=where, base=manifest.folder)

@@ -30,13 +30,16 @@ def build_data(manifest: Manifest) -> LabelledImages:
     return data if manifest.bounds is None else attrs.evolve(data, bounds=manifest.bounds)
 
 
-def training_data(spec: DataSpec | None, where: str, manifest: Manifest) -> LabelledImages:
+def training_data(
+    spec: DataSpec | None, where: str, manifest: Manifest, *, read: bool = True
+) -> LabelledImages:
     """What a recipe trains on: its own data, else the training part of the manifest's data set.
 
     Args:
         spec: The recipe's own data, if it states any.
         where: The recipe's key path.
         manifest: The manifest.
+        read: As for `load_data`.
 
     Raises:
         UserError: There are no training data.
@@ -44,7 +47,7 @@ def training_data(spec: DataSpec | None, where: str, manifest: Manifest) -> Labe
     if spec is not None:
         place = below(where, "data")
         splits = "split" not in spec.options and _resolve(spec, place, manifest).accepts("split")
-        return load_data(spec, place, manifest, split="train" if splits else None)
+        return load_data(spec, place, manifest, split="train" if splits else None, read=read)
     spec = attrs.evolve(manifest.data, samples=None)
     if not _resolve(spec, "data", manifest).accepts("split"):
         raise UserError(
@@ -54,7 +57,7 @@ def training_data(spec: DataSpec | None, where: str, manifest: Manifest) -> Labe
             where=where,
         )
     try:
-        return load_data(spec, "data", manifest, split="train")
+        return load_data(spec, "data", manifest, split="train", read=read)
     except UserError as error:
         raise UserError(
             f"there is nothing to train on: {error} Or give the recipe data of its own: "
@@ -63,7 +66,9 @@ def training_data(spec: DataSpec | None, where: str, manifest: Manifest) -> Labe
         ) from error
 
 
-def load_data(spec: DataSpec, where: str, manifest: Manifest, *, split: str | None = None) -> LabelledImages:
+def load_data(
+    spec: DataSpec, where: str, manifest: Manifest, *, split: str | None = None, read: bool = True
+) -> LabelledImages:
     """A data set, cut down to its samples.
 
     Args:
@@ -71,6 +76,7 @@ def load_data(spec: DataSpec, where: str, manifest: Manifest, *, split: str | No
         where: The table's key path.
         manifest: Gives the folder and the seed.
         split: Overrides the option of this name.
+        read: Read deferred images; otherwise only their shape is known.
 
     Raises:
         UserError: It cannot be built, or has fewer samples than asked for.
@@ -90,9 +96,9 @@ def load_data(spec: DataSpec, where: str, manifest: Manifest, *, split: str | No
         )
     if len(data) == 0:
         raise UserError(f"the data set '{spec.use}' has no samples.", where=where)
-    return (
-        data if spec.samples is None else subset(data, spec.samples, manifest.seed, below(where, "samples"))
-    )
+    if spec.samples is not None:
+        data = subset(data, spec.samples, manifest.seed, below(where, "samples"))
+    return data.loaded() if read else data
 
 
 def subset(data: LabelledImages, samples: int, seed: int, where: str = "samples") -> LabelledImages:

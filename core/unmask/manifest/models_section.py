@@ -15,7 +15,7 @@ from unmask.manifest.spec import (
     NetworkSpec,
     RecipeSpec,
 )
-from unmask.manifest.tables import Table, below, shown
+from unmask.manifest.tables import Table, below, finite, shown
 from unmask.manifest.use import read_recipe, read_use, read_weights
 
 __all__ = ["check_references", "parts", "read_model"]
@@ -25,8 +25,9 @@ _FORMS = (
     'or ensemble = { use = "randomized", members = ["..."] }'
 )
 
-COMPOSITE_KEYS = ("backbone", "front-end", "recipe", "weights", "sha256")
-ENSEMBLE_KEYS = ("ensemble", "weights", "sha256")
+EXPECTED = "expected-accuracy"
+COMPOSITE_KEYS = ("backbone", "front-end", "recipe", "weights", "sha256", EXPECTED)
+ENSEMBLE_KEYS = ("ensemble", "weights", "sha256", EXPECTED)
 
 
 def read_model(raw: Any, where: str) -> ModelSpec:
@@ -51,7 +52,7 @@ def read_model(raw: Any, where: str) -> ModelSpec:
         raise UserError(f"mixes {' with '.join(forms)}. A model is {_FORMS}.", where=where)
     if not forms:
         for key in table.raw:  # a slip of the pen is likelier than an empty model
-            if key not in ("recipe", "weights", "sha256"):
+            if key not in ("recipe", "weights", "sha256", EXPECTED):
                 known = {"use", "ensemble", *COMPOSITE_KEYS}
                 raise UserError(f"unknown key '{key}'. {suggestion(key, known)}", where=table.at(key))
         raise UserError(f"says no model. A model is {_FORMS}.", where=where)
@@ -62,12 +63,12 @@ def read_model(raw: Any, where: str) -> ModelSpec:
 
 def _network(raw: Any, where: str) -> NetworkSpec:
     table, use = read_use(raw, where, 'use = "small-cnn"')
-    taken = ["use", "recipe"]
+    taken = ["use", "recipe", EXPECTED]
     weights = None
     if "weights" in table:  # otherwise sha256 may be an option of the model itself
         weights = read_weights(table)
         taken += ["weights", "sha256"]
-    return NetworkSpec(use, table.options(taken), weights, _recipe(table))
+    return NetworkSpec(use, table.options(taken), weights, _recipe(table), _expected_accuracy(table))
 
 
 def _composite(table: Table) -> CompositeSpec:
@@ -85,7 +86,13 @@ def _composite(table: Table) -> CompositeSpec:
             "the front end has weights already; a recipe would train it again. Keep one of the two.",
             where=table.at("recipe"),
         )
-    return CompositeSpec(_reference(table.raw["backbone"], table.at("backbone")), front_end, weights, recipe)
+    return CompositeSpec(
+        _reference(table.raw["backbone"], table.at("backbone")),
+        front_end,
+        weights,
+        recipe,
+        _expected_accuracy(table),
+    )
 
 
 def _front_end(raw: Any, where: str) -> FrontEndSpec:
@@ -124,7 +131,21 @@ def _ensemble(table: Table) -> EnsembleSpec:
         inner.whole("copies", 1, least=1, most=1000),
         inner.options(("use", "members", "copies")),
         read_weights(table),
+        _expected_accuracy(table),
     )
+
+
+def _expected_accuracy(table: Table) -> float | None:
+    if EXPECTED not in table:
+        return None
+    value = finite(table.raw[EXPECTED], table.at(EXPECTED))
+    if not 0 <= value <= 1:
+        hint = f" Write {value / 100:g}." if 1 < value <= 100 else ""
+        raise UserError(
+            f"must be a fraction from 0 to 1, but is {shown(table.raw[EXPECTED])}.{hint}",
+            where=table.at(EXPECTED),
+        )
+    return value
 
 
 def _recipe(table: Table) -> RecipeSpec | None:

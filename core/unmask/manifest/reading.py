@@ -12,7 +12,7 @@ from unmask.errors import MisuseError, UserError, suggestion
 from unmask.manifest.models_section import check_references, read_model
 from unmask.manifest.placing import placed_in
 from unmask.manifest.radii import parse_radii
-from unmask.manifest.spec import NORMS, PRECISIONS, AttackSpec, Manifest
+from unmask.manifest.spec import NORMS, PRECISIONS, PREPARATIONS, PROTOCOLS, QUANTIZERS, AttackSpec, Manifest
 from unmask.manifest.tables import Table, finite, shown
 from unmask.manifest.use import read_data, read_use
 
@@ -29,8 +29,12 @@ TOP_LEVEL = (
     "bounds",
     "batch-size",
     "precision",
+    "protocol",
+    "prepare",
     "device",
     "keep-examples",
+    "quantize",
+    "diagnose",
     "max-queries",
     "timeout",
     "data",
@@ -138,8 +142,12 @@ def _manifest(raw: dict[str, Any], text: str, folder: Path, file: str | None) ->
         bounds=_bounds(top),
         batch_size=top.whole("batch-size", None, least=1),
         precision=top.text("precision", "float32", among=PRECISIONS),
+        protocol=top.text("protocol", "expected", among=PROTOCOLS),
+        prepare=top.text("prepare", "auto", among=PREPARATIONS),
         device=_device(top),
         keep_examples=top.flag("keep-examples", False),
+        quantize=top.text("quantize", None, among=QUANTIZERS),
+        diagnose=top.flag("diagnose", False),
         max_queries=top.whole("max-queries", None, least=1),
         timeout=top.number("timeout", None, above=0.0),
         text=text,
@@ -175,15 +183,18 @@ def _attack(raw: Any, where: str) -> AttackSpec:
     return AttackSpec(use, table.options(("use",)))
 
 
-def _metrics(top: Table) -> tuple[str, ...]:
+def _metrics(top: Table) -> tuple[str | Mapping[str, Any], ...]:
     names = top.list("metrics", [], example='["calibration"]')
     for i, name in enumerate(names):
         where = f"metrics[{i}]"
-        if not isinstance(name, str) or not name.strip():
+        if isinstance(name, Mapping):
+            table, use = read_use(name, where, 'use = "calibration"')
+            names[i] = {"use": use, **table.options(("use",))}
+        elif not isinstance(name, str) or not name.strip():
             raise MisuseError(
                 f'must be the name of a metric, such as "calibration", not {shown(name)}.', where=where
             )
-        if name in names[:i]:
+        if names[i] in names[:i]:
             raise UserError(f"{shown(name)} is listed twice; once is enough.", where=where)
     return tuple(names)
 

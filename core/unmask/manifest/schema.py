@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Union
 
 from unmask.errors import UserError
-from unmask.manifest.spec import NORMS, PRECISIONS
+from unmask.manifest.spec import NORMS, PRECISIONS, PREPARATIONS, PROTOCOLS, QUANTIZERS
 from unmask.option_types import LISTS, TABLES, ExtendedFloat, component_type
 from unmask.options import Option, describe_options
 from unmask.plugins.catalog import Provided, catalog
@@ -30,6 +30,14 @@ _SHA256: Schema = {"type": "string", "pattern": "^[0-9a-fA-F]{64}$"}
 _WEIGHTS: Schema = {
     "weights": {**_NOT_BLANK, "description": "A weights file; relative to the manifest."},
     "sha256": {**_SHA256, "description": "What the weights file must hash to."},
+}
+_EXPECTED: Schema = {
+    "expected-accuracy": {
+        "type": "number",
+        "minimum": 0,
+        "maximum": 1,
+        "description": "Clean accuracy it must have; the run stops where its interval does not hold that.",
+    }
 }
 _HYPHENATED: Schema = {"pattern": "^[^_]*$"}
 
@@ -52,6 +60,10 @@ def manifest_schema() -> Schema:
         "max-queries": {**_COUNT, "description": "Most forward passes per sample."},
         "timeout": {**_SECONDS, "description": "Most seconds per cell."},
     }
+    aim = {
+        "targeted": {"type": "boolean", "description": "Drive images towards a class, the target."},
+        "target": {"type": "integer", "minimum": 0, "description": "The class to be reached."},
+    }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Unmask manifest",
@@ -65,17 +77,20 @@ def manifest_schema() -> Schema:
             "recipe": _component("recipes", {"data": _ref("data")}),
             "front-end": _component("front-ends", _WEIGHTS, together={"sha256": ["weights"]}),
             "gradient": _component("gradients", {}),
-            "attack": _component("attacks", limits),
+            "metric": _component("metrics", {}),
+            "attack": _component("attacks", {**limits, **aim}, together={"target": ["targeted"]}),
             "ensemble": _component("ensembles", members, required=("members",), plain=False),
             "network": _component(
-                "models", {**_WEIGHTS, **recipe}, plain=False, excluded=("weights", "recipe")
+                "models", {**_WEIGHTS, **_EXPECTED, **recipe}, plain=False, excluded=("weights", "recipe")
             ),
             "composite": _closed(
-                {"backbone": _ref("part"), "front-end": _ref("front-end"), **recipe, **_WEIGHTS},
+                {"backbone": _ref("part"), "front-end": _ref("front-end"), **recipe, **_WEIGHTS, **_EXPECTED},
                 required=("backbone", "front-end"),
                 excluded=("weights", "recipe"),
             ),
-            "mixture": _closed({"ensemble": _ref("ensemble"), **_WEIGHTS}, required=("ensemble",)),
+            "mixture": _closed(
+                {"ensemble": _ref("ensemble"), **_WEIGHTS, **_EXPECTED}, required=("ensemble",)
+            ),
             "model": {"oneOf": [_ref("network"), _ref("composite"), _ref("mixture")]},
             "part": {
                 "description": "The name of another model of the manifest, or a model of its own.",
@@ -86,7 +101,6 @@ def manifest_schema() -> Schema:
 
 
 def _top_level(limits: Schema) -> Schema:
-    metrics = [name for provided in catalog().entries("metrics") for name in _names(provided)]
     names: Schema = {"pattern": r"^\S(.*\S)?$"}
     return {
         "name": {
@@ -105,7 +119,7 @@ def _top_level(limits: Schema) -> Schema:
         },
         "metrics": {
             "type": "array",
-            "items": {"enum": metrics} if metrics else False,
+            "items": _ref("metric") if catalog().entries("metrics") else False,
             "uniqueItems": True,
             "description": "Measurements beyond the core ones.",
         },
@@ -118,11 +132,26 @@ def _top_level(limits: Schema) -> Schema:
         },
         "batch-size": {**_COUNT, "description": "Samples in one call of a model."},
         "precision": {"enum": list(PRECISIONS), "default": PRECISIONS[0]},
+        "protocol": {
+            "enum": list(PROTOCOLS),
+            "default": PROTOCOLS[0],
+            "description": "How randomised models are scored: by their expected correctness, or by one draw.",
+        },
+        "prepare": {"enum": list(PREPARATIONS), "default": PREPARATIONS[0]},
         "device": {"type": "string", "pattern": "^(cpu|cuda|mps|xpu)(:[0-9]{1,3})?$"},
         "keep-examples": {
             "type": "boolean",
             "default": False,
             "description": "Store the adversarial images.",
+        },
+        "quantize": {
+            "enum": list(QUANTIZERS),
+            "description": "Also judge every final example rounded, inside the ball, to 8 bits a pixel.",
+        },
+        "diagnose": {
+            "type": "boolean",
+            "default": False,
+            "description": "Add the cheap attacks that the verdict needs and that are missing.",
         },
         **limits,
         "data": _ref("data"),
@@ -251,10 +280,13 @@ def _option(option: Option) -> Schema:
 
 def _type(annotation: Any) -> Schema:
     """What an annotated option takes in TOML; anything where JSON Schema cannot say it."""
-    if (component := component_type(annotation)) is not None:
-        return {"gradient source": _ref("gradient"), "attack": _ref("attack")}.get(
-            component.words, {"type": "string"}
-        )
+    if component_type(annotation) is not None:
+        from unmask.components import ConfiguredAttack, GradientSource, ModelSelection
+
+        name: Schema = {"type": "string"}
+        names: Schema = {"anyOf": [name, {"type": "array", "items": name, "minItems": 1}]}
+        known = {GradientSource: _ref("gradient"), ConfiguredAttack: _ref("attack"), ModelSelection: names}
+        return known.get(annotation, name)
     if annotation is float or annotation == ExtendedFloat:
         return _NUMBER
     simple = {bool: "boolean", int: "integer", str: "string", Path: "string"}

@@ -11,6 +11,9 @@ import attrs
 __all__ = [
     "NORMS",
     "PRECISIONS",
+    "PREPARATIONS",
+    "PROTOCOLS",
+    "QUANTIZERS",
     "AttackSpec",
     "CompositeSpec",
     "DataSpec",
@@ -25,7 +28,10 @@ __all__ = [
 ]
 
 NORMS = ("linf", "l2", "l1")
-PRECISIONS = ("float32",)
+PRECISIONS = ("float32", "fast")
+PROTOCOLS = ("expected", "single-draw")
+PREPARATIONS = ("auto", "eager", "channels-last", "torchscript", "inductor")
+QUANTIZERS = ("8bit",)
 
 # Options are kept as the manifest spells them: hyphenated keys, plain TOML values.
 Options: TypeAlias = Mapping[str, Any]
@@ -85,12 +91,26 @@ class FrontEndSpec:
 
 @attrs.frozen
 class NetworkSpec:
-    """A model built by a registered model entry."""
+    """A model built by a registered model entry.
+
+    Attributes:
+        use: Registered name, or ``distribution:name``.
+        options: The model's own options.
+        weights: What it is loaded with.
+        recipe: How it is trained.
+        expected_accuracy: Clean accuracy it must have, a fraction; None: any.
+    """
 
     use: str
     options: Options = attrs.field(factory=dict)
     weights: WeightsSpec | None = None
     recipe: RecipeSpec | None = None
+    expected_accuracy: float | None = None
+
+    @property
+    def brings_weights(self) -> bool:
+        """It needs no recipe: its table names a weights file, or asks its library for pretrained ones."""
+        return self.weights is not None or bool(self.options.get("pretrained"))
 
 
 @attrs.frozen
@@ -102,12 +122,14 @@ class CompositeSpec:
         front_end: What stands before it.
         weights: For the whole composite; its parts are then not trained.
         recipe: How the front end is trained, the backbone being as it is.
+        expected_accuracy: Clean accuracy it must have, a fraction; None: any.
     """
 
     backbone: ModelReference
     front_end: FrontEndSpec
     weights: WeightsSpec | None = None
     recipe: RecipeSpec | None = None
+    expected_accuracy: float | None = None
 
 
 @attrs.frozen
@@ -120,6 +142,7 @@ class EnsembleSpec:
         copies: How many times each member stands in it, each copy trained from another seed.
         options: The ensemble's own options.
         weights: For the whole ensemble; its members are then not trained.
+        expected_accuracy: Clean accuracy it must have, a fraction; None: any.
     """
 
     use: str
@@ -127,6 +150,7 @@ class EnsembleSpec:
     copies: int = 1
     options: Options = attrs.field(factory=dict)
     weights: WeightsSpec | None = None
+    expected_accuracy: float | None = None
 
 
 ModelSpec: TypeAlias = NetworkSpec | CompositeSpec | EnsembleSpec
@@ -158,12 +182,16 @@ class Manifest:
         attacks: What attacks, by name.
         norm: The norm of the threat model.
         seed: What every random number derives from.
-        metrics: Measurements beyond the core ones, by registered name.
+        metrics: Measurements beyond the core ones: registered names, or tables with ``use`` and options.
         bounds: Smallest and largest valid pixel value; None: the data set's own.
         batch_size: Samples in one call of a model; None: chosen by the run.
-        precision: Floating-point type of the search.
+        precision: ``float32``, or ``fast``: searches in bfloat16, verdicts in float32.
+        protocol: How randomised models are scored: ``expected`` or ``single-draw``.
+        prepare: The form in which models are searched; ``auto``: chosen by the run.
         device: Where to compute, in torch's spelling; None: the best there is.
         keep_examples: Store the adversarial images.
+        quantize: ``8bit``: also judge every final example rounded to 256 values a pixel.
+        diagnose: Add the cheap attacks that the verdict needs and that are missing.
         max_queries: Forward passes that one sample of a cell may cost; None: no limit.
         timeout: Seconds that one cell may take; None: no limit.
         text: The TOML text.
@@ -178,12 +206,16 @@ class Manifest:
     attacks: Mapping[str, AttackSpec]
     norm: str = "linf"
     seed: int = 0
-    metrics: tuple[str, ...] = ()
+    metrics: tuple[str | Mapping[str, Any], ...] = ()
     bounds: tuple[float, float] | None = None
     batch_size: int | None = None
     precision: str = "float32"
+    protocol: str = "expected"
+    prepare: str = "auto"
     device: str | None = None
     keep_examples: bool = False
+    quantize: str | None = None
+    diagnose: bool = False
     max_queries: int | None = None
     timeout: float | None = None
     text: str = attrs.field(default="", repr=False)

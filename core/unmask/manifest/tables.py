@@ -9,7 +9,7 @@ from typing import Any
 
 from unmask.errors import MisuseError, UserError, suggestion
 
-__all__ = ["Table", "below", "shown"]
+__all__ = ["Table", "below", "finite", "shown"]
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _REQUIRED: Any = object()

@@ -11,6 +11,7 @@ from torch import nn
 from unmask.cache import Cache, canonical_json, key_of
 from unmask.entries import FrontEndEntry, ModelEntry
 from unmask.errors import UserError
+from unmask.evaluation.expectation import Expectation
 from unmask.evaluation.random import derive_seed
 from unmask.manifest.placing import placed_in
 from unmask.manifest.resolving import resolve
@@ -46,12 +47,14 @@ class BuiltModels:
         descriptions: By name, as JSON: components with all options, hashes of weights, recipes.
         trained: What was trained now: what it is, and the file it is kept in.
         untrained: What still has to be trained; empty unless that was asked for.
+        expectations: Clean accuracies that models or their parts must have.
     """
 
     models: dict[str, nn.Module]
     descriptions: dict[str, dict[str, Any]]
     trained: dict[str, str]
     untrained: tuple[str, ...]
+    expectations: tuple[Expectation, ...] = ()
 
 
 def build_models(
@@ -95,6 +98,7 @@ def build_models(
         descriptions={name: part.description for name, part in built.items()},
         trained=builder.trained,
         untrained=tuple(builder.untrained),
+        expectations=tuple(builder.expectations.values()),
     )
 
 
@@ -119,6 +123,7 @@ class _Builder:
         self.cache = Cache()
         self.trained: dict[str, str] = {}
         self.untrained: list[str] = []
+        self.expectations: dict[tuple[str, int], Expectation] = {}
         self._done: dict[tuple[str, int], _Built] = {}
 
     def named(self, name: str, copy: int, weightless: bool = False) -> _Built:
@@ -135,12 +140,19 @@ class _Builder:
             copy: Which copy.
             weightless: Leave it untrained and share it with nobody: its weights will be overwritten.
         """
-        key = (type(spec).__name__ + canonical_json(value_as_json(attrs.asdict(spec))), copy)
+        bare = attrs.evolve(spec, expected_accuracy=None)
+        key = (type(spec).__name__ + canonical_json(value_as_json(attrs.asdict(bare))), copy)
+        called = name if copy == 0 else f"{name} (copy {copy})"
         if weightless or key not in self._done:
-            built = self._model(spec, where, name if copy == 0 else f"{name} (copy {copy})", copy, weightless)
+            built = self._model(spec, where, called, copy, weightless)
             if weightless:
                 return built
             self._done[key] = built
+        if spec.expected_accuracy is not None:
+            place = below(where, "expected-accuracy")
+            self.expectations[place, copy] = Expectation(
+                called, place, self._done[key].module, spec.expected_accuracy
+            )
         return self._done[key]
 
     def _model(self, spec: ModelSpec, where: str, name: str, copy: int, weightless: bool) -> _Built:
@@ -163,7 +175,7 @@ class _Builder:
 
     def _network(self, spec: NetworkSpec, where: str, name: str, copy: int, weightless: bool) -> _Built:
         made = self._make("model", spec, where, copy)
-        recipe = None if spec.weights else spec.recipe or _default_recipe(made, where)
+        recipe = spec.recipe or (None if spec.brings_weights else _default_recipe(made, where))
         if recipe is None or weightless:
             return _Built(made.module, made.identity, made.described)
         return self._train(name, recipe, where, made, made.module, None, copy)

@@ -35,6 +35,9 @@ class DataFacts:
     def supplied_to(self, component: Resolved) -> dict[str, Any]:
         """What this builder wants to know of the data and the manifest does not say."""
         wanted = [name for name in SUPPLIED if component.accepts(name) and name not in component.values]
+        if component.values.get("pretrained"):
+            # Its classes are those it was trained on, of which the samples may show only some.
+            wanted = [name for name in wanted if name != "classes"]
         return {name: self._facts[name] for name in wanted}
 
     def to_train_on(self, spec: DataSpec | None, where: str) -> tuple[LabelledImages, str]:
@@ -48,11 +51,11 @@ class DataFacts:
     @cached_property
     def _facts(self) -> Mapping[str, Any]:
         spec = attrs.evolve(self._manifest.data, samples=None)
-        data = load_data(spec, "data", self._manifest)
+        data = load_data(spec, "data", self._manifest, read=False)
         labels = [data.labels]
         if resolve("data", spec.use, spec.options, "data", self._manifest.folder).accepts("split"):
             with suppress(UserError):  # it may lack its training part; then these labels are all there is
-                labels.append(self.to_train_on(None, "data")[0].labels)
+                labels.append(training_data(None, "data", self._manifest, read=False).labels)
         if data.images.ndim != 4 or any(part.ndim != 1 or part.is_floating_point() for part in labels):
             raise UserError(
                 f"images are [sample, channel, height, width] and labels class indices [sample], not "

@@ -17,6 +17,7 @@ from unmask.manifest.spec import FrontEndSpec, Manifest, NetworkSpec, WeightsSpe
 from unmask.manifest.tables import below
 from unmask.models.data_facts import SUPPLIED, DataFacts
 from unmask.models.initialisation import seeded
+from unmask.models.surrogates import declare_surrogate
 from unmask.provenance import value_as_json
 from unmask.weights import load_weights, sha256_of_file, sha256_of_state
 
@@ -86,6 +87,7 @@ def make(
     with seeded(derive_seed("initial weights", manifest.seed, purpose, copy)):
         module = component.make(**supplied, **given)
     require_module(module, component)
+    declare_surrogate(module, component.provided.entry)
     if spec.weights is not None and not loads_itself:
         loaded = load_given(module, spec.weights, where, manifest)
     description = component.described(**supplied)

@@ -1,7 +1,8 @@
-"""A model named by an option, such as the source of a transfer attack."""
+"""Models named by an option, such as the sources of a transfer attack."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -9,7 +10,7 @@ import attrs
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["ModelReference"]
+__all__ = ["ModelReference", "ModelSelection"]
 
 
 @attrs.frozen(eq=False)
@@ -28,3 +29,34 @@ class ModelReference:
     def key(self) -> str:
         """What the door of a cell knows it by."""
         return self.name if self.module is None else f"{self.name} {id(self.module)}"
+
+
+@attrs.frozen(eq=False)
+class ModelSelection:
+    """Some models of the run, which may depend on the model that is attacked.
+
+    Attributes:
+        references: Models by name, or the modules themselves; empty where a rule says which.
+        rule: ``all``: every model of the run, the one attacked among them. ``leave-one-out``: all but that
+            one.
+    """
+
+    references: tuple[ModelReference, ...] = ()
+    rule: str | None = None
+
+    def keys(self, attacked: str, run: Sequence[str]) -> list[str]:
+        """What the doors of a cell know the models by; none where there are none.
+
+        Args:
+            attacked: The name of the model that is attacked.
+            run: The names of all models of the run.
+        """
+        if self.rule is None:
+            return [reference.key for reference in self.references]
+        return [name for name in run if self.rule == "all" or name != attacked]
+
+    @property
+    def said(self) -> str | list[str]:
+        """The option's value that means it."""
+        names = [reference.name for reference in self.references]
+        return self.rule or (names[0] if len(names) == 1 else names)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from unmask.evaluation.task import GradientSource, Task
 from unmask_plugins.attacks.losses import LossName, loss_named
+from unmask_plugins.attacks.steepest import climbed
 from unmask_plugins.gradients.autograd import Autograd
 
 __all__ = ["FGSM"]
@@ -17,6 +18,8 @@ __all__ = ["FGSM"]
 @attrs.frozen
 class FGSM:
     """Fast gradient sign method (Goodfellow et al. 2015, section 4): one step of length ε from the image.
+
+    x + ε d, where d is the steepest unit step of the norm.
 
     Attributes:
         loss: What is climbed: ``ce``, ``margin`` or ``dlr``.
@@ -39,6 +42,6 @@ class FGSM:
         return self.State(task.x)
 
     def step(self, task: Task, state: State) -> State:
-        """x + ε d, where d is the steepest unit step of the norm."""
-        d = task.ball.steepest(self.gradient(task, state.x, loss_named(self.loss)).gradient)
-        return self.State(task.ball.project(task.x + task.ball.ε * d, around=task.x))
+        """The one step."""
+        slope = self.gradient(task, state.x, loss_named(self.loss))
+        return self.State(climbed(task, task.x, slope.gradient, task.ball.ε))

@@ -18,7 +18,7 @@ def slope_of(logits: Tensor, x: Tensor, task: Task, loss: Loss) -> Slope:
 
     The door has counted them by then; a search must not be carried off by them.
     """
-    values = loss(logits, task.labels)
+    values = loss(logits, task.goals)
     (gradient,) = torch.autograd.grad(values.sum(), x)
     return Slope(torch.nan_to_num(gradient, nan=0.0), values.detach(), logits.detach())
 

@@ -22,11 +22,13 @@ __all__ = ["Bypass"]
 class Bypass:
     """Backward-pass differentiable approximation (Athalye, Carlini & Wagner 2018, section 4.1).
 
-    The forward pass goes through everything, the backward pass through the backbone alone.
+    The forward pass goes through everything, the backward pass through the backbone alone, or also through
+    the surrogate that a front end declares.
 
     Attributes:
         at: Where the backbone is differentiated. ``input``: at the image. ``front-end``: at the front end's
-            output, the textbook straight-through form.
+            output, then through the front end's surrogate; the textbook straight-through form where it has
+            none.
         average: For a randomised ensemble, average over its members; else go through the member drawn.
     """
 

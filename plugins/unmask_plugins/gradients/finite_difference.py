@@ -58,15 +58,17 @@ class FiniteDifference:
             assignment, blocks = self._layout(task, x)
             plus, minus = (torch.empty((n, blocks), dtype=torch.float64, device=x.device) for _ in "+-")
             at_once = max(1, _CHUNK // max(1, 2 * n * size))
-            rows = torch.arange(n, device=x.device)
+            rows, goals = torch.arange(n, device=x.device), task.goals
             for first in range(0, blocks, at_once):
                 last = min(first + at_once, blocks)
                 shown = probes(x, assignment, first, last, self.h)
                 named = rows.repeat_interleave(shown.shape[1])
-                values = self._losses(task, named, shown.flatten(0, 1), loss).reshape(n, last - first, 2)
+                # In float64: near a confident answer the differences drown in the rounding of a float32 loss.
+                logits_shown = task.target.select(named)(shown.flatten(0, 1)).double()
+                values = loss(logits_shown, goals[named]).reshape(n, last - first, 2)
                 plus[:, first:last], minus[:, first:last] = values.unbind(2)
             gradient = reduce(plus, minus, assignment, block_sizes(assignment, blocks), self.h)
-            return Slope(gradient.to(x.dtype), loss(logits, task.labels), logits)
+            return Slope(gradient.to(x.dtype), loss(logits, task.goals), logits)
 
     def _layout(self, task: Task, x: Tensor) -> tuple[Tensor, int]:
         _, channels, height, width = x.shape
@@ -75,8 +77,3 @@ class FiniteDifference:
         order = task.random.uniform((squares,)).argsort(dim=1, stable=True)
         assignment = square_blocks(order, channels, height, width, self.square, self.group, apart)
         return assignment, count_blocks(squares, self.group)
-
-    @staticmethod
-    def _losses(task: Task, rows: Tensor, images: Tensor, loss: Loss) -> Tensor:
-        # In float64: near a confident answer the differences drown in the rounding of a float32 loss.
-        return loss(task.target.select(rows)(images).double(), task.labels[rows])

@@ -1,0 +1,104 @@
+"""Fast minimum-norm attack."""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+import torch
+from torch import Tensor
+
+from unmask.evaluation.task import GradientSource, Task
+from unmask_kernels.radii import shrink
+from unmask_plugins.attacks.aims import reached, wide
+from unmask_plugins.attacks.losses import loss_named
+from unmask_plugins.attacks.validation import at_least, between, positive_or_none
+from unmask_plugins.gradients.autograd import Autograd
+
+__all__ = ["FMN"]
+
+_DUAL = {"linf": 1.0, "l2": 2.0, "l1": math.inf}
+_FIRST_STEP = {"linf": 10.0, "l2": 1.0, "l1": 1.0}
+
+
+@attrs.frozen
+class FMN:
+    """Fast minimum-norm attack (Pintor et al. 2021, algorithm 1); linf, l2 and l1.
+
+    Climbs the margin within a ball of a radius of its own: before the first success the estimated distance of
+    the boundary, then smaller where the point is adversarial and larger where it is not, by less and less.
+
+    Attributes:
+        steps: K, iterations.
+        step_size: α_0, l2 length of the first step as a share of the range of pixel values; falls to a
+            hundredth along a cosine. Unless given, 1, and in linf 10.
+        gamma: γ_0, by which share the radius changes at first.
+        gamma_end: γ_K, by which share at last.
+        gradient: Where the direction comes from.
+    """
+
+    steps: int = attrs.field(default=1000, validator=at_least(1))
+    step_size: float | None = attrs.field(default=None, validator=positive_or_none)
+    gamma: float = attrs.field(default=0.05, validator=between(0, 1))
+    gamma_end: float = attrs.field(default=0.001, validator=between(0, 1))
+    gradient: GradientSource = attrs.field(factory=Autograd)
+
+    @attrs.frozen
+    class State:
+        """Algorithm 1's variables.
+
+        Attributes:
+            x: x_0 + δ*, the closest adversarial point, the image where there is none.
+            size: Its distance, inf where there is none.
+            point: x_0 + δ_k.
+            ε: Radius.
+            k: Steps made.
+        """
+
+        x: Tensor
+        size: Tensor
+        point: Tensor
+        ε: Tensor
+        k: int = 0
+
+    def start(self, task: Task) -> State:
+        """The images, and no radius yet."""
+        size = torch.full((len(task),), torch.inf, dtype=torch.float64, device=task.x.device)
+        return self.State(task.x, size, task.x, size.clone())
+
+    def step(self, task: Task, state: State) -> State:
+        """Lines 4 to 15."""
+        s, ball = state, task.ball
+        slope = self.gradient(task, s.point, loss_named("margin"))
+        g = slope.gradient.double().flatten(1)
+        distance = ball.distance(s.point, task.x)
+        adversarial = reached(slope.logits, task)
+        closer = adversarial & (distance < s.size)
+        size = torch.where(closer, distance, s.size)
+
+        γ = _cosine(self.gamma, self.gamma_end, s.k, self.steps)
+        dual = torch.linalg.vector_norm(g, ord=_DUAL[ball.norm], dim=1)
+        # A little beyond: on the boundary itself the prediction need not change.
+        estimate = (distance + slope.loss.double().abs() / dual) * (1 + γ)
+        outside = torch.where(torch.isfinite(s.size), s.ε * (1 + γ), estimate)
+        ε = torch.where(adversarial, torch.minimum(s.ε * (1 - γ), size), outside).nan_to_num(nan=torch.inf)
+
+        low, high = ball.bounds
+        first = (self.step_size or _FIRST_STEP[ball.norm]) * (high - low)
+        α = _cosine(first, first / 100, s.k, self.steps)
+        length = torch.linalg.vector_norm(g, dim=1, keepdim=True)
+        direction = (g / length.clamp_min(1e-300)).reshape(s.point.shape)
+        δ = (s.point - task.x).double() + α * direction
+        point = (task.x.double() + shrink(δ, ε, ball.norm)).clamp(low, high)
+        return self.State(
+            x=torch.where(wide(closer), s.point, s.x),
+            size=size,
+            point=point.to(task.x.dtype),
+            ε=ε,
+            k=s.k + 1,
+        )
+
+
+def _cosine(first: float, last: float, k: int, steps: int) -> float:
+    """From `first` to `last` along half a cosine."""
+    return last + (first - last) * (1 + math.cos(math.pi * k / steps)) / 2

@@ -1,0 +1,245 @@
+"""Searches within a ball on affine models, where it is known which samples are robust."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import unmask
+from unmask import components
+
+WIDE = (-5.0, 6.0)
+
+
+def gain_within(difference: Tensor, x: Tensor, epsilon: float, norm: str, box=(0.0, 1.0)) -> float:
+    """The most an affine function with this slope rises within ball and box (float64, one image)."""
+    room, size = torch.where(difference > 0, box[1] - x, x - box[0]), difference.abs()
+    if norm == "linf":
+        return float((size * room.clamp_max(epsilon)).sum())
+    if norm == "l1":
+        order = size.argsort(descending=True)
+        way, left = room[order], torch.tensor(epsilon, dtype=torch.float64)
+        before = way.cumsum(0) - way
+        return float((size[order] * torch.minimum(way, (left - before).clamp_min(0))).sum())
+    # l2: every coordinate goes min(t |w|, room), for the t at which the length is met.
+    low, high = 0.0, 1e6
+    for _ in range(200):
+        t = (low + high) / 2
+        way = torch.minimum(t * size, room)
+        low, high = (t, high) if float(way.norm()) < epsilon else (low, t)
+    return float((size * torch.minimum(low * size, room)).sum())
+
+
+def robust(model, images: Tensor, labels: Tensor, epsilon: float, norm: str, box=(0.0, 1.0)):
+    """Where no class can overtake the label."""
+    weight, logits = model.weight.detach().double(), model(images).detach().double()
+    found = []
+    for x, label, z in zip(images.flatten(1).double(), labels.tolist(), logits, strict=True):
+        classes = [k for k in range(len(weight)) if k != label]
+        gains = [
+            gain_within(weight[k] - weight[label], x, epsilon, norm, box) - float(z[label] - z[k])
+            for k in classes
+        ]
+        found.append(max(gains) < 0)
+    return np.array(found)
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2", "l1"])
+@pytest.mark.parametrize("classes", [2, 4])
+def test_pgd_leaves_exactly_the_robust_samples_at_the_border_of_the_box(known, norm, classes):
+    generator = torch.Generator().manual_seed(4)
+    model, images, _ = known.linear_problem(n=30, shape=(2, 3, 3), classes=classes)
+    # A third of the pixels lie on the border.
+    images = (0.5 + 0.6 * torch.randn(images.shape, generator=generator)).clamp(0, 1)
+    labels = model(images).argmax(1).detach()
+    epsilons = {"linf": [0.05, 0.15], "l2": [0.3, 0.8], "l1": [0.6, 1.5]}[norm]
+    attack = unmask.attack("pgd", loss="margin", steps=60, restarts=6, schedule="cosine")
+    results = unmask.evaluate({"m": model}, images, labels, {"pgd": attack}, epsilons, norm)
+    for epsilon in epsilons:
+        truth = robust(model, images, labels, epsilon, norm)
+        found = results.correct.sel(epsilon=epsilon).values[0, 0] == 1
+        assert (found >= truth).all()
+        # In l2 the projection goes to the ball and then to the box, which costs a sample now and then.
+        assert found.sum() - truth.sum() <= (1 if norm == "linf" else 2)
+        assert 0 < truth.sum() < len(truth)
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2", "l1"])
+@pytest.mark.parametrize("attack", ["pgd", "fgsm"])
+def test_targeted_searches_reach_exactly_what_can_be_reached(known, norm, attack):
+    model, images, _ = known.linear_problem(n=40, shape=(2, 3, 3), classes=2)
+    labels = model(images).argmax(1).detach()
+    epsilon = {"linf": 0.1, "l2": 0.4, "l1": 1.0}[norm]
+    options = {"steps": 40, "schedule": "linear"} if attack == "pgd" else {}
+    aimed = unmask.attack(
+        attack, loss="margin", targeted=True, target=[1 - y for y in labels.tolist()], **options
+    )
+    free = unmask.attack(attack, loss="margin", **options)
+    results = unmask.evaluate(
+        {"m": model}, images, labels, {"aimed": aimed, "free": free}, [epsilon], norm, WIDE
+    )
+    truth = robust(model, images, labels, epsilon, norm, WIDE)
+    assert 0 < truth.sum() < len(truth)
+    np.testing.assert_array_equal(results.correct.sel(attack="aimed").values[0, 0] == 1, truth)
+    np.testing.assert_array_equal(
+        results.target_reached.sel(attack="aimed").values[0, 0], (~truth).astype(float)
+    )
+    assert np.isnan(results.target_reached.sel(attack="free").values).all()
+
+
+@pytest.mark.parametrize("loss", ["ce", "margin", "dlr"])
+@pytest.mark.parametrize("attack", ["pgd", "square"])
+def test_a_target_is_climbed_towards_and_not_just_away_from_the_label(known, attack, loss):
+    model, images, _ = known.linear_problem(n=40, classes=5)
+    labels = model(images).argmax(1).detach()
+    options = {"steps": 30, "restarts": 3} if attack == "pgd" else {"queries": 300}
+    runs = {f"to {k}": unmask.attack(attack, loss=loss, targeted=True, target=k, **options) for k in (0, 3)}
+    results = unmask.evaluate({"m": model}, images, labels, runs, [0.9])
+    for k in (0, 3):
+        free = (labels != k).numpy()
+        reached = results.target_reached.sel(attack=f"to {k}").values[0, 0]
+        predicted = results.prediction.sel(attack=f"to {k}").values[0, 0]
+        assert np.isnan(reached[~free]).all()
+        np.testing.assert_array_equal(reached[free] == 1, predicted[free] == k)
+        assert reached[free].mean() > 0.7
+
+
+@pytest.mark.parametrize("norm", ["l2", "l1"])
+def test_square_breaks_no_robust_sample_and_most_that_are_half_a_radius_away(known, norm):
+    generator = torch.Generator().manual_seed(2)
+    # Weights that vary slowly over the image, as those of networks do; hills are made for them.
+    rough = torch.randn(3, 2, 2, 2, generator=generator)
+    weight = torch.nn.functional.interpolate(rough, size=(7, 6), mode="bilinear").flatten(1) / 6
+    model = known.Linear(weight).eval()
+    images = torch.rand(30, 2, 7, 6, generator=generator)
+    labels = model(images).argmax(1).detach()
+    epsilons = {"l2": [1.0, 2.0], "l1": [7.0, 14.0]}[norm]
+    results = unmask.evaluate(
+        {"m": model}, images, labels, {"s": unmask.attack("square", queries=250)}, epsilons, norm
+    )
+    small, large = (robust(model, images, labels, epsilon, norm) for epsilon in epsilons)
+    found = results.correct.values[0, 0] == 1
+    assert (found[0] >= small).all()
+    assert (found[1] >= large).all()
+    assert small.sum() > found[1].sum(), "twice the radius breaks more than the exact attack does at this one"
+    assert (~small).sum() > 5
+
+
+@pytest.mark.parametrize(("norm", "epsilon"), [("linf", 0.1), ("l2", 0.8), ("l1", 3.0)])
+def test_square_is_as_strong_as_the_published_one(digits_net, norm, epsilon):
+    published = pytest.importorskip("pyautoattack.square")
+    net, images, labels = digits_net
+    right = net(images).argmax(1) == labels
+    name = {"linf": "Linf", "l2": "L2", "l1": "L1"}[norm]
+    theirs, ours = [], []
+    for seed in (0, 1):
+        state = torch.random.get_rng_state()
+        reference = published.SquareAttack(
+            net, p_init=0.8, n_queries=150, eps=epsilon, norm=name, n_restarts=1, seed=seed, device="cpu",
+            resc_schedule=True,
+        )  # fmt: skip
+        found = reference.perturb(images[right], labels[right])
+        torch.random.set_rng_state(state)
+        theirs.append(int((net(found).argmax(1) == labels[right]).sum()))
+        results = unmask.evaluate(
+            {"m": net},
+            images,
+            labels,
+            {"s": unmask.attack("square", queries=150)},
+            [epsilon],
+            norm,
+            seed=seed,
+        )
+        ours.append(int(results.correct.sum()))
+    assert sum(ours) <= sum(theirs) + 2
+
+
+@pytest.fixture(scope="module")
+def digits_net():
+    data = components.data("digits", split="train")
+    test = components.data("digits")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(
+            torch.nn.Conv2d(1, 8, 3, padding=1),
+            torch.nn.ReLU(),
+            torch.nn.Conv2d(8, 8, 3, stride=2, padding=1),
+            torch.nn.ReLU(),
+            torch.nn.Flatten(),
+            torch.nn.Linear(128, 10),
+        )
+        optimiser = torch.optim.Adam(net.parameters(), 5e-3)
+        for _ in range(4):
+            for rows in torch.randperm(len(data)).split(50):
+                optimiser.zero_grad()
+                torch.nn.functional.cross_entropy(net(data.images[rows]), data.labels[rows]).backward()
+                optimiser.step()
+    return net.eval(), test.images[:50], test.labels[:50]
+
+
+def test_a_schedule_takes_the_last_step_to_nothing(known):
+    model, images, labels = known.linear_problem()
+    steps = {}
+    for schedule in ("constant", "linear", "cosine"):
+        attack = unmask.attack("pgd", steps=4, step_size=0.01, schedule=schedule, random_start=False).attack
+        task = known.task_of(model, images, labels, "linf", 1.0, bounds=(-9.0, 9.0))
+        state, moved = attack.start(task), []
+        for _ in range(4):
+            after = attack.step(task, state)
+            moved.append(float((after.x - state.x).abs().max()))
+            state = after
+        steps[schedule] = moved
+    assert steps["constant"] == pytest.approx([0.01] * 4, abs=1e-6)
+    assert steps["linear"] == pytest.approx([0.01, 0.0075, 0.005, 0.0025], abs=1e-6)
+    half = 2**0.5 / 2
+    assert steps["cosine"] == pytest.approx([0.01, 0.005 * (1 + half), 0.005, 0.005 * (1 - half)], abs=1e-6)
+
+
+@pytest.mark.parametrize(("sparsity", "moved"), [(1.0, 1), (0.75, 3), (0.0, 12)])
+def test_l1_steps_move_a_share_of_the_coordinates_that_the_box_lets_move(known, sparsity, moved):
+    model, images, labels = known.linear_problem(shape=(3, 2, 2))
+    images = 0.5 + (images - 0.5) * 0.1
+    task = known.task_of(model, images, labels, "l1", 0.4)
+    attack = unmask.attack("pgd", step_size=0.1, sparsity=sparsity, random_start=False).attack
+    step = attack.step(task, attack.start(task)).x - images
+    assert ((step != 0).flatten(1).sum(1) == moved).all()
+    torch.testing.assert_close(step.abs().flatten(1).sum(1), torch.full((40,), 0.1))
+    # At a corner of the box that the gradient points out of, nothing moves.
+    from unmask_plugins.attacks.steepest import climbed
+
+    corner = known.task_of(model, torch.ones_like(images), labels, "l1", 0.4)
+    assert torch.equal(climbed(corner, corner.x, torch.ones_like(images), 0.1, 0.5), corner.x)
+
+
+@pytest.mark.parametrize("attack", ["pgd", "fgsm"])
+@pytest.mark.parametrize("peer", ["foolbox", "torchattacks"])
+def test_equal_settings_give_the_images_of_other_libraries(known, digits_net, peer, attack):
+    library = pytest.importorskip(peer)
+    net, images, labels = digits_net
+    right = net(images).argmax(1) == labels
+    images, labels = images[right], labels[right]
+    epsilon, size, steps = 0.1, 0.02, 7
+    if peer == "foolbox":
+        model = library.PyTorchModel(net, bounds=(0, 1), device="cpu")
+        made = (
+            library.attacks.LinfPGD(abs_stepsize=size, steps=steps, random_start=False)
+            if attack == "pgd"
+            else library.attacks.FGSM(random_start=False)
+        )
+        _, theirs, _ = made(model, images, labels, epsilons=epsilon)
+    else:
+        made = (
+            library.PGD(net, eps=epsilon, alpha=size, steps=steps, random_start=False)
+            if attack == "pgd"
+            else library.FGSM(net, eps=epsilon)
+        )
+        theirs = made(images, labels)
+    options = {"steps": steps, "step_size": size, "random_start": False} if attack == "pgd" else {}
+    ours = unmask.attack(attack, **options).attack
+    task = known.task_of(net, images, labels, "linf", epsilon)
+    state = ours.start(task)
+    for _ in range(ours.steps):
+        state = ours.step(task, state)
+    torch.testing.assert_close(state.x, theirs, rtol=0, atol=1e-5)
