@@ -1,0 +1,110 @@
+"""How many rows go into one call of a model, and how many samples are attacked together.
+
+Nothing here may change an outcome: what a row does depends on no other row. It only decides how fast it goes,
+and whether it fits into memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import attrs
+import torch
+from torch import Tensor
+
+__all__ = ["QUANTUM", "BatchSize", "bucket_for", "buckets", "padded", "rows_at_once", "samples_at_once"]
+
+QUANTUM = 8
+"""Model calls are filled up to a multiple of this many rows.
+
+Matrix and convolution libraries choose other code for very small batches, whose last bits differ. From eight
+rows on a row's answer is the same, bit for bit, in batches of any size; where an inspection finds that it is
+not, the model is called one row at a time.
+"""
+
+T = TypeVar("T")
+
+
+def padded(rows: int) -> int:
+    """The next multiple of `QUANTUM`, at least one."""
+    return max(QUANTUM, -(-rows // QUANTUM) * QUANTUM)
+
+
+def buckets(limit: int) -> list[int]:
+    """The batch sizes that a compiled model is called with: `QUANTUM` times the powers of two up to `limit`.
+
+    >>> buckets(100)
+    [8, 16, 32, 64]
+    """
+    sizes = [QUANTUM]
+    while sizes[-1] * 2 <= limit:
+        sizes.append(sizes[-1] * 2)
+    return sizes
+
+
+def bucket_for(rows: int, limit: int) -> int:
+    """The bucket for the next call of a compiled model, `rows` being left: filled up by at most a third.
+
+    >>> bucket_for(100, 256), bucket_for(70, 256)
+    (128, 64)
+    """
+    above = next((size for size in buckets(limit) if size >= rows), None)
+    if above is not None and rows >= 0.75 * above:
+        return above
+    return next((size for size in reversed(buckets(limit)) if size <= rows), QUANTUM)
+
+
+def samples_at_once(image: Tensor) -> int:
+    """Samples to attack together unless told otherwise: as many as memory surely holds, at most 256."""
+    values = 2**20 if image.device.type == "cpu" else 2**25
+    return min(max(values // max(image.numel(), 1), 1), 256)
+
+
+def rows_at_once(image: Tensor) -> int:
+    """Rows of one model call before anything was measured.
+
+    On the CPU so few that what a layer computes stays in the cache and in mapped memory: larger calls
+    are slower. Elsewhere as many as are attacked together.
+    """
+    if image.device.type != "cpu":
+        return padded(samples_at_once(image))
+    return min(padded(2**17 // max(image.numel(), 1)), padded(samples_at_once(image)))
+
+
+@attrs.define
+class BatchSize:
+    """How many samples are attacked together.
+
+    Attributes:
+        rows: As many as this; halved when they do not fit into memory.
+        halvings: How often that was.
+    """
+
+    rows: int
+    halvings: int = 0
+
+    def run(self, count: int, work: Callable[[slice], T]) -> list[T]:
+        """Do the work for slices of `count` rows, in order; what does not fit is done again in halves.
+
+        Raises:
+            torch.OutOfMemoryError: Not even a single row fits.
+        """
+        found: list[T] = []
+        first = 0
+        while first < count:
+            rows = slice(first, min(first + self.rows, count))
+            size = rows.stop - rows.start
+            try:
+                found.append(work(rows))
+            except torch.OutOfMemoryError:
+                if size == 1:
+                    raise
+                self.rows, self.halvings = -(-size // 2), self.halvings + 1
+            else:
+                first = rows.stop
+                continue
+            # Only here, with the exception and its frames gone, is what the failed attempt held free.
+            if torch.cuda.is_initialized():
+                torch.cuda.empty_cache()
+        return found

@@ -1,0 +1,317 @@
+"""Preparing models: what answers in a search is the model, only faster, and verdicts stay the model's own."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import unmask
+from unmask.evaluation.batching import buckets
+from unmask.evaluation.inspection import inspect_model
+from unmask.evaluation.oracle import Oracle
+from unmask.evaluation.preparation import preparing, probing
+from unmask.evaluation.preparation.folding import fold_batch_norm
+from unmask.evaluation.preparation.forms import Compilations, Form, Forms, build
+from unmask.evaluation.preparation.workload import operations, passes
+
+
+class Net(nn.Module):
+    """Two normalised convolutions with a residual path, and a linear layer."""
+
+    def __init__(self, seed: int = 0, width: int = 8) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.conv1, self.bn1 = nn.Conv2d(3, width, 3, padding=1, bias=False), nn.BatchNorm2d(width)
+        self.conv2, self.bn2 = nn.Conv2d(width, width, 3, padding=1), nn.BatchNorm2d(width)
+        self.linear = nn.Linear(width, 4)
+        for norm in (self.bn1, self.bn2):
+            norm.running_mean.normal_(0, 0.2)
+            norm.running_var.uniform_(0.5, 2.0)
+            nn.init.uniform_(norm.weight, 0.5, 1.5)
+            nn.init.normal_(norm.bias)
+
+    def forward(self, images: Tensor) -> Tensor:
+        x = self.bn1(self.conv1(images)).relu()
+        x = (x + self.bn2(self.conv2(x))).relu()
+        return self.linear(x.mean((2, 3))) * 20
+
+
+@pytest.fixture(scope="module")
+def problem():
+    with torch.random.fork_rng():
+        model = Net().eval()
+        torch.manual_seed(1)
+        images = torch.rand(40, 3, 8, 8)
+    with torch.no_grad():
+        labels = model(images).argmax(1)
+    return model, images, labels
+
+
+def attacked(problem, model=None, **options):
+    own, images, labels = problem
+    options = {"attacks": {"pgd": unmask.attack("pgd", steps=5)}, "epsilons": [0.03]} | options
+    return unmask.evaluate(own if model is None else model, images, labels, **options)
+
+
+def recorded(results, name: str = "model"):
+    return json.loads(results.attrs["preparation"])["models"][name]
+
+
+def test_folding_is_the_algebra_of_convolution_and_normalisation(problem) -> None:
+    model, images, _ = problem
+    with torch.random.fork_rng():
+        folded = Net().eval()
+    folded.load_state_dict(model.state_dict())
+    assert fold_batch_norm(folded, images[:8]) == 2
+    assert isinstance(folded.bn1, nn.Identity)
+    assert isinstance(folded.bn2, nn.Identity)
+    torch.testing.assert_close(folded(images), model(images), rtol=1e-5, atol=1e-5)
+    # In closed form for one channel: weight * gamma / sqrt(var + eps).
+    scale = model.bn1.weight / (model.bn1.running_var + model.bn1.eps).sqrt()
+    torch.testing.assert_close(folded.conv1.weight, model.conv1.weight * scale[:, None, None, None])
+
+
+def test_a_convolution_that_is_called_twice_is_not_folded() -> None:
+    class Twice(Net):
+        def forward(self, images: Tensor) -> Tensor:
+            x = self.bn2(self.conv2(self.bn1(self.conv1(images))))
+            return self.linear(self.bn2(self.conv2(x)).mean((2, 3)))
+
+    with torch.random.fork_rng():
+        model = Twice().eval()
+    assert fold_batch_norm(model, torch.rand(2, 3, 8, 8)) == 1
+    assert isinstance(model.bn1, nn.Identity)
+
+
+def test_a_fold_that_changes_the_answers_is_noticed() -> None:
+    class Shared(Net):
+        """The convolution's output is used before its normalisation too."""
+
+        def forward(self, images: Tensor) -> Tensor:
+            raw = self.conv1(images)
+            return self.linear((raw + self.bn1(raw)).mean((2, 3))) * 20
+
+    with torch.random.fork_rng():
+        model = Shared().eval()
+    images = torch.rand(16, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    form = build("channels-last", model, images, False, Compilations())
+    assert form.folded == 1
+    assert "answers differ" in str(probing.disagreement(model, form.gradient, images, False))
+    with torch.no_grad():
+        labels = model(images).argmax(1)
+    results = unmask.evaluate(
+        model, images, labels, {"pgd": unmask.attack("pgd", steps=2)}, [0.03], prepare="channels-last"
+    )
+    assert recorded(results)["backend"] == "eager"
+    assert len([w for w in json.loads(results.attrs["warnings"]) if "cannot be prepared" in w]) == 1
+
+
+class _Masked(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, images):
+        return images.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return torch.zeros_like(gradient)
+
+
+class Masking(Net):
+    """A defence that hides its gradient."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return super().forward(_Masked.apply(images))
+
+
+@pytest.mark.parametrize("name", ["channels-last", "folded"])
+def test_a_hidden_gradient_stays_hidden(name) -> None:
+    with torch.random.fork_rng():
+        model = Masking().eval()
+    images = torch.rand(16, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    form = build(name, model, images, False, Compilations())
+    assert form.folded == 2
+    x = images.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(form.gradient(x).sum(), x)
+    assert not gradient.any()
+    assert probing.disagreement(model, form.gradient, images, False) is None
+
+
+def test_a_form_with_other_gradients_is_noticed(problem) -> None:
+    model, images, _ = problem
+    with torch.random.fork_rng():
+        hidden = Masking().eval()
+    hidden.load_state_dict(model.state_dict())
+    assert "gradients vanish" in str(probing.disagreement(model, hidden, images[:16], False))
+
+    class Rounded(nn.Module):
+        def forward(self, images: Tensor) -> Tensor:
+            return model(images).detach() + (images - images.detach()).sum((1, 2, 3))[:, None] * 3
+
+    assert "gradients differ" in str(probing.disagreement(model, Rounded(), images[:16], False))
+
+
+def test_a_form_whose_rows_depend_on_their_batch_is_noticed(problem) -> None:
+    model, images, _ = problem
+
+    class Coupled(nn.Module):
+        def forward(self, images: Tensor) -> Tensor:
+            return model(images) + 1e-3 * images.mean()
+
+    assert not probing.unsteady(model, images[:16], graph=True)
+    assert probing.unsteady(Coupled(), images[:16], graph=False)
+
+
+def test_prepared_searches_find_what_plain_ones_find(problem) -> None:
+    plain, prepared = attacked(problem, prepare="eager"), attacked(problem, prepare="channels-last")
+    assert recorded(plain)["backend"] == "eager"
+    record = recorded(prepared)
+    assert record["backend"] == "channels-last"
+    assert record["folded"] == 2
+    assert 0 < record["max-logit-difference"] < 1e-3
+    np.testing.assert_array_equal(prepared.correct, plain.correct)
+    np.testing.assert_array_equal(prepared.clean_margin, plain.clean_margin)
+    np.testing.assert_allclose(prepared.margin, plain.margin, atol=0.05)
+
+
+def test_verdicts_are_the_plain_models_own_to_the_bit(problem) -> None:
+    model, _, labels = problem
+    for options in ({"prepare": "channels-last"}, {"precision": "fast"}):
+        results = attacked(problem, keep_examples=True, **options)
+        final = torch.tensor(results.adversarial.values[0, 0, 0])
+        with torch.no_grad():
+            logits = model(final).double()
+        others = logits.scatter(1, labels[:, None], -torch.inf).amax(1)
+        margin = logits.gather(1, labels[:, None]).squeeze(1) - others
+        np.testing.assert_array_equal(results.margin.values[0, 0, 0], margin)
+        np.testing.assert_array_equal(results.correct.values[0, 0, 0], (margin > 0).double())
+
+
+@pytest.mark.parametrize("options", [{"prepare": "channels-last"}, {"precision": "fast"}])
+def test_outcomes_do_not_depend_on_the_batch(problem, options) -> None:
+    one = attacked(problem, batch_size=64, **options)
+    other = attacked(problem, batch_size=7, **options)
+    for name in ("correct", "margin", "distance", "forwards", "backwards", "status"):
+        np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+
+
+def test_the_model_is_left_as_it_was(problem) -> None:
+    model, _, _ = problem
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    flags = [(p.requires_grad, p.is_contiguous()) for p in model.parameters()]
+    attacked(problem, prepare="channels-last")
+    attacked(problem, precision="fast")
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert flags == [(p.requires_grad, p.is_contiguous()) for p in model.parameters()]
+    assert not any(m._forward_hooks for m in model.modules())
+
+
+def test_small_runs_are_not_prepared_and_large_ones_are(problem, monkeypatch) -> None:
+    assert recorded(attacked(problem))["backend"] == "eager"
+    monkeypatch.setattr(preparing, "WORTH_PREPARING", 1.0)
+    record = recorded(attacked(problem))
+    assert set(record["seconds-per-image"]) == {"channels-last", "folded", "eager"}
+
+
+def test_an_earlier_candidate_is_passed_over_only_when_clearly_slower() -> None:
+    preferred = preparing.Preparation._preferred
+    names = ["channels-last", "folded", "eager"]
+    assert preferred(names, {"channels-last": 1.0, "folded": 0.95, "eager": 0.95})[0] == "channels-last"
+    assert preferred(names, {"channels-last": 1.0, "folded": 0.5, "eager": 0.48})[0] == "folded"
+    assert preferred(names, {"channels-last": 1.0, "folded": 2.0, "eager": 0.5})[0] == "eager"
+
+
+def test_a_run_that_goes_on_goes_on_with_what_was_chosen(problem, monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(preparing, "WORTH_PREPARING", 1.0)
+    first = attacked(problem, out=tmp_path)
+    chosen = json.loads((tmp_path / "preparation.json").read_text())["model"]["backend"]
+    for cell in (tmp_path / "cells").glob("*.cell"):
+        cell.unlink()
+    monkeypatch.setattr(preparing.Preparation, "_seconds", lambda *_: pytest.fail("measured again"))
+    again = attacked(problem, out=tmp_path)
+    assert recorded(again)["backend"] == chosen
+    np.testing.assert_array_equal(again.margin, first.margin)
+
+
+def test_front_ends_and_backbones_are_prepared_apart_and_shared(problem) -> None:
+    model, images, labels = problem
+
+    class Smooth(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.norm = nn.Conv2d(3, 3, 3, padding=1), nn.BatchNorm2d(3)
+
+        def forward(self, images: Tensor) -> Tensor:
+            return images + 0.01 * self.norm(self.conv(images))
+
+    with torch.random.fork_rng():
+        guarded = unmask.Defended(Smooth(), model).eval()
+    attacks = {
+        "straight": unmask.attack("pgd", steps=3, gradient={"use": "bypass", "at": "front-end"}),
+        "around": unmask.attack("pgd", steps=3, gradient={"use": "bypass", "at": "input"}),
+    }
+    runs = [
+        unmask.evaluate({"guarded": guarded}, images, labels, attacks, [0.03], prepare=prepare)
+        for prepare in ("eager", "channels-last")
+    ]
+    assert recorded(runs[1], "guarded")["folded"] == 3
+    np.testing.assert_array_equal(runs[0].correct, runs[1].correct)
+    np.testing.assert_allclose(runs[0].margin, runs[1].margin, atol=0.05)
+
+
+def test_what_cannot_be_prepared_is_said_once_and_searched_as_it_is(known) -> None:
+    results = unmask.evaluate(
+        known.Coin(0.7).eval(),
+        torch.rand(6, 1, 2, 2),
+        torch.zeros(6, dtype=torch.long),
+        {"pgd": unmask.attack("pgd", steps=2)},
+        [0.1],
+        prepare="channels-last",
+        draws=8,
+    )
+    warnings = [w for w in json.loads(results.attrs["warnings"]) if "searched as it is" in w]
+    assert len(warnings) == 1
+    assert "random numbers" in warnings[0]
+
+
+def test_unknown_forms_are_refused_in_words(problem) -> None:
+    with pytest.raises(unmask.errors.UserError, match="Did you mean 'channels-last'"):
+        attacked(problem, prepare="channel-last")
+
+
+@pytest.mark.slow
+def test_torchscript_answers_or_is_passed_over(problem) -> None:
+    results = attacked(problem, prepare="torchscript")
+    record = recorded(results)
+    assert record["backend"] == "torchscript" or "torchscript" in record["passed-over"]
+    assert json.loads(results.attrs["preparation"])["compilations"] == 1
+    np.testing.assert_array_equal(results.correct, attacked(problem, prepare="eager").correct)
+
+
+def test_compiled_forms_see_only_buckets(problem) -> None:
+    model, images, labels = problem
+    seen: list[int] = []
+
+    class Watched(nn.Module):
+        def forward(self, images: Tensor) -> Tensor:
+            seen.append(len(images))
+            return model(images)
+
+    facts = inspect_model(model, images, labels)
+    watched = Watched()
+    oracle = Oracle(facts, 64, Forms({id(model): Form("inductor", watched, watched)}, compiled=True))
+    many = images.repeat(4, 1, 1, 1)
+    for n in (1, 8, 13, 40, 50, 97, 160):
+        answer = oracle.answer(facts.members[0], many[:n], None)
+        torch.testing.assert_close(answer, model(many[:n]))
+    assert set(seen) <= set(buckets(64)) == {8, 16, 32, 64}
+
+
+def test_work_is_counted() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 5, 3, padding=1), nn.Flatten(), nn.Linear(5 * 4 * 4, 7))
+    assert operations(model, torch.rand(1, 3, 4, 4)) == 2 * (5 * 16 * 27 + 7 * 80)
+    assert passes(unmask.attack("pgd", steps=20, restarts=3)) == 60
+    assert passes(unmask.attack("square", queries=500, max_queries=200)) == 200
