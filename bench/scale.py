@@ -2,9 +2,9 @@
 
     python bench/scale.py [--samples 10000] [--shards 40]
 
-Outcomes are made up, cell by cell, as a run would leave them; nothing is attacked. Every step runs in a process of
-its own, which tells its time and the most memory it ever held. The same is done with half the samples: a step whose
-time more than triples has something quadratic in it.
+Outcomes are made up, cell by cell, as a run would leave them; nothing is attacked. Every step runs in a
+process of its own, which tells its time and the most memory it ever held. The same is done with half the
+samples: a step whose time more than triples has something quadratic in it.
 """
 
 from __future__ import annotations

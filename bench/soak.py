@@ -2,10 +2,10 @@
 
     python bench/soak.py [--minutes 60] [--kills 30] [--workers 0]
 
-A run of twenty-odd cells is made once without disturbance, and then again and again with random ends: SIGKILL, Ctrl-C
-once, Ctrl-C twice, and with workers the death of one of them. After each end the cells that were finished are still
-there, unchanged; after each whole run the result equals the undisturbed one in every variable but the wall times. Ends
-after `--minutes`, but not before `--kills` ends.
+A run of twenty-odd cells is made once without disturbance, and then again and again with random ends:
+SIGKILL, Ctrl-C once, Ctrl-C twice, and with workers the death of one of them. After each end the cells that
+were finished are still there, unchanged; after each whole run the result equals the undisturbed one in every
+variable but the wall times. Ends after `--minutes`, but not before `--kills` ends.
 """
 
 from __future__ import annotations

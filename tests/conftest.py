@@ -81,6 +81,48 @@ def robust_linf(model: Linear, images: Tensor, labels: Tensor, epsilon: float) -
     return worst.scatter(1, labels[:, None], torch.inf).amin(1) > 0
 
 
+def task_of(
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    norm: str = "linf",
+    epsilon: float = 0.1,
+    *,
+    bounds: tuple[float, float] = (0.0, 1.0),
+    targets: Tensor | None = None,
+    seed: int = 0,
+):
+    """What an attack or a gradient source is given, for use without an evaluation round it."""
+    from unmask.evaluation.inspection import inspect_model
+    from unmask.evaluation.ledger import Ledger
+    from unmask.evaluation.oracle import Oracle
+    from unmask.evaluation.random import SampleRandom
+    from unmask.evaluation.target import Target
+    from unmask.evaluation.task import Task
+    from unmask.evaluation.threat import Ball
+    from unmask.plugins.catalog import catalog
+
+    kernels = catalog().kernels()
+
+    def stream(purpose: str) -> SampleRandom:
+        return SampleRandom.for_samples(
+            range(len(images)), seed, purpose, kernels=kernels, dtype=images.dtype
+        )
+
+    ball = Ball(norm, epsilon, bounds, kernels)
+    oracle = Oracle(inspect_model(model, images, labels), 64)
+    ledger = Ledger(
+        oracle=oracle,
+        clean=images,
+        labels=labels,
+        ball=ball,
+        random=stream("model"),
+        targets=targets,
+        early_exit=False,
+    )
+    return Task(Target(ledger), images, labels, ball, stream("attack"), targets=targets)
+
+
 @pytest.fixture
 def known():
     """The models and truths of this module."""
@@ -93,4 +135,5 @@ def known():
         Constant=Constant,
         linear_problem=linear_problem,
         robust_linf=robust_linf,
+        task_of=task_of,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["ATTACK", "EPSILON", "MODEL", "SAMPLE", "SCHEMA_VERSION", "Status"]
+__all__ = ["ATTACK", "DIAGNOSE", "EPSILON", "MODEL", "SAMPLE", "SCHEMA_VERSION", "Status", "is_diagnostic"]
 
 MODEL = "model"
 ATTACK = "attack"
@@ -14,8 +14,16 @@ CHANNEL = "channel"
 HEIGHT = "height"
 WIDTH = "width"
 
+DIAGNOSE = "diagnose"
+"""Attacks that a run adds for its verdict stand in the attack dimension as ``diagnose/<what>``."""
+
 SCHEMA_VERSION = 1
 """Version of the layout of a result file; raised when a reader of the old layout would misread the new."""
+
+
+def is_diagnostic(attack: str) -> bool:
+    """Whether a run added the attack of that name for its verdict; it may cover some of the samples only."""
+    return attack.startswith(f"{DIAGNOSE}/")
 
 
 class Status(IntEnum):

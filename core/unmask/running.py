@@ -7,11 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from unmask.engines.choice import EngineChoice
 from unmask.errors import UserError
 from unmask.evaluation.evaluate import RunContext, evaluate
+from unmask.evaluation.expectation import check_expectations
 from unmask.evaluation.progress import Progress
 from unmask.manifest.checking import build_attacks, check_manifest
 from unmask.manifest.data_section import build_data
+from unmask.manifest.placing import placed_in
 from unmask.manifest.spec import Manifest
 from unmask.models.building import build_models
 from unmask.models.device import choose_device
@@ -23,9 +26,18 @@ if TYPE_CHECKING:
 __all__ = ["run_command", "run_manifest"]
 
 
-def run_command(manifest: Path, folder: Path | None) -> str:
-    """The command that goes on with a run."""
-    return shlex.join(["unmask", "run", str(manifest), *(["-o", str(folder)] if folder else [])])
+def run_command(manifest: Path, folder: Path | None, **options: object) -> str:
+    """The command that goes on with a run.
+
+    Args:
+        manifest: As it was named.
+        folder: The run folder, where it was named.
+        options: Those that were given, by name; None: not given.
+    """
+    given = [
+        part for name, value in options.items() if value is not None for part in (f"--{name}", str(value))
+    ]
+    return shlex.join(["unmask", "run", str(manifest), *(["-o", str(folder)] if folder else []), *given])
 
 
 def run_manifest(
@@ -34,16 +46,22 @@ def run_manifest(
     *,
     device: str | None = None,
     fresh: bool = False,
+    engine: str | None = None,
+    workers: int | None = None,
+    scheduler: str | None = None,
     progress: Progress | None = None,
     training: Callable[[str, int, int], None] | None = None,
 ) -> xr.Dataset:
-    """Train what is missing, evaluate, and leave results, text report and manifest in the run folder.
+    """Train what is missing, evaluate, and leave results, reports and manifest in the run folder.
 
     Args:
         manifest: What to run.
         folder: The run folder; made, or continued.
         device: Where to compute; the manifest's, or the best there is, when None.
         fresh: Start the folder anew; what it held is moved aside.
+        engine: Where the cells are computed, as for `evaluate`.
+        workers: Worker processes to start, likewise.
+        scheduler: Address of a running Dask scheduler, likewise.
         progress: Told what the evaluation does.
         training: Told how training goes: what, done, total.
 
@@ -52,10 +70,18 @@ def run_manifest(
     """
     if folder.exists() and not folder.is_dir():
         raise UserError("is a file; a run needs a folder. Choose another place with -o.", file=str(folder))
+    chosen = EngineChoice.checked(engine, workers, scheduler)
     check_manifest(manifest)
     place = choose_device(device or manifest.device)
     data = build_data(manifest)
     built = build_models(manifest, device=place, progress=training)
+    with placed_in(manifest.file):
+        check_expectations(
+            built.expectations,
+            data,
+            seed=manifest.seed,
+            batch_size=manifest.batch_size,
+        )
     try:
         results = evaluate(
             built.models,
@@ -69,24 +95,42 @@ def run_manifest(
             batch_size=manifest.batch_size,
             device=place,
             precision=manifest.precision,
+            protocol=manifest.protocol,
+            prepare=manifest.prepare,
             out=folder,
             sample_ids=data.ids,
             keep_examples=manifest.keep_examples,
+            metrics=manifest.metrics,
+            quantize=manifest.quantize,
+            diagnose=manifest.diagnose,
             max_queries=manifest.max_queries,
             timeout=manifest.timeout,
             fresh=fresh,
+            engine=chosen.name,
+            workers=chosen.workers,
+            scheduler=chosen.scheduler,
             progress=progress,
             context=RunContext(
                 title=manifest.name,
                 manifest=manifest.text,
                 data=data.name,
                 descriptions=built.descriptions,
+                folder=str(manifest.folder),
             ),
         )
     except UserError as error:
         raise error.located(file=error.file or manifest.file) from error
+    from unmask.reports.page import render_html
     from unmask.reports.text import render_text
 
-    write_atomically(folder / "manifest.toml", manifest.text)
-    write_atomically(folder / "report.txt", render_text(results, console_width=120))
+    try:
+        write_atomically(folder / "manifest.toml", manifest.text)
+        write_atomically(folder / "report.txt", render_text(results, console_width=120))
+        write_atomically(folder / "report.html", render_html(results))
+    except OSError as error:
+        raise UserError(
+            f"the reports cannot be written here: {error}. The result is in results.nc; make room and "
+            "run again.",
+            file=str(folder),
+        ) from error
     return results

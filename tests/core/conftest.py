@@ -38,7 +38,8 @@ def cell(correct: Any, **changes: Any) -> CellOutcome:
         "confidence": np.full(n, 0.75),
         "margin": correct - 0.5,
         "distance": np.full(n, 0.1),
-        "forwards": np.full(n, 51),
+        # Broken samples leave early.
+        "forwards": np.where(correct < 0.5, 6, 51),
         "backwards": np.full(n, 50),
         "status": np.full(n, Status.OK),
         "gradient_zero": np.zeros(n),

@@ -51,7 +51,7 @@ use = "square"
 queries = 60
 """
 
-NETS = '''
+NETS = """
 import torch
 import unmask
 
@@ -78,7 +78,7 @@ def plain():
 
 def guarded():
     return unmask.Defended(Front(), plain()).eval()
-'''
+"""
 
 
 @pytest.fixture
@@ -140,7 +140,9 @@ def test_a_result_file_can_be_run_again(folder):
 
 def test_a_changed_manifest_is_refused_and_fresh_keeps_the_old_run(folder, capsys):
     assert run("run", "small.toml", "-o", "out") == 0
-    (folder / "small.toml").write_text(MANIFEST.replace("steps = 12\n\n[attacks.bpda]", "steps = 13\n\n[attacks.bpda]"))
+    (folder / "small.toml").write_text(
+        MANIFEST.replace("steps = 12\n\n[attacks.bpda]", "steps = 13\n\n[attacks.bpda]")
+    )
     capsys.readouterr()
     assert run("run", "small.toml", "-o", "out") == 2
     message = capsys.readouterr().err
@@ -199,15 +201,23 @@ def test_wrong_input_is_status_2_in_one_paragraph_and_writes_nothing(folder, cap
     ]
 
 
-
-
 @pytest.mark.parametrize(
     ("line", "words"),
     [
         ("return torch.nn.Sequential(torch.nn.Flatten(), linear).train()", ["models.plain"]),
-        ("return torch.nn.Sequential(torch.nn.Flatten(), linear, torch.nn.Softmax(1)).eval()", ["probabilities"]),
-        ("linear.bias.data.fill_(float('nan')); return torch.nn.Sequential(torch.nn.Flatten(), linear).eval()", ["NaN"]),
-        ("return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(9, 3)).eval()", ["models.plain", "shape"]),
+        (
+            "return torch.nn.Sequential(torch.nn.Flatten(), linear, torch.nn.Softmax(1)).eval()",
+            ["probabilities"],
+        ),
+        (
+            "linear.bias.data.fill_(float('nan')); "
+            "return torch.nn.Sequential(torch.nn.Flatten(), linear).eval()",
+            ["NaN"],
+        ),
+        (
+            "return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(9, 3)).eval()",
+            ["models.plain", "shape"],
+        ),
         ("return 'net'", ["models.plain"]),
     ],
 )

@@ -13,10 +13,21 @@ from torch import nn
 import unmask
 from unmask.dimensions import Status
 
-OUTCOME = (
-    "clean_correct correct screening prediction confidence margin distance forwards backwards status "
-    "gradient_zero gradient_norm adversarial"
-).split()
+OUTCOME = [
+    "clean_correct",
+    "correct",
+    "screening",
+    "prediction",
+    "confidence",
+    "margin",
+    "distance",
+    "forwards",
+    "backwards",
+    "status",
+    "gradient_zero",
+    "gradient_norm",
+    "adversarial",
+]
 
 
 def small_net(seed: int = 0, channels: int = 1) -> nn.Module:
@@ -260,7 +271,9 @@ def test_leaving_the_box_alone_is_a_box_violation():
     assert (results.correct == 1).all()
 
 
-@pytest.mark.parametrize(("attack", "message"), [(raising, "out of luck"), (wrong_shape, "one image for each")])
+@pytest.mark.parametrize(
+    ("attack", "message"), [(raising, "out of luck"), (wrong_shape, "one image for each")]
+)
 def test_a_failing_attack_costs_its_own_cells_and_no_rate_is_told(attack, message):
     model, images, labels = problem()
     results = unmask.evaluate({"m": model}, images, labels, {"bad": attack, "fgsm": "fgsm"}, [0.02, 0.05])
@@ -278,7 +291,9 @@ def test_the_door_keeps_the_best_example_an_attack_saw_and_threw_away():
         return images
 
     model, images, labels = problem()
-    results = unmask.evaluate({"m": model}, images, labels, {"forgetful": forgetful}, [0.3], keep_examples=True)
+    results = unmask.evaluate(
+        {"m": model}, images, labels, {"forgetful": forgetful}, [0.3], keep_examples=True
+    )
     fallen = (results.correct.values[0, 0, 0] == 0) & (results.clean_correct.values[0] == 1)
     assert fallen.any()
     with torch.no_grad():
@@ -329,7 +344,10 @@ def test_a_spent_row_gets_its_last_logits_again_uncounted():
 
 def test_the_attacks_own_query_limit_goes_first():
     model, images, labels = problem()
-    attacks = {"a": unmask.attack("square", queries=50, max_queries=4), "b": unmask.attack("square", queries=50)}
+    attacks = {
+        "a": unmask.attack("square", queries=50, max_queries=4),
+        "b": unmask.attack("square", queries=50),
+    }
     results = unmask.evaluate({"m": model}, images, labels, attacks, [0.001], max_queries=6)
     assert results.forwards.max(("model", "epsilon", "sample")).values.tolist() == [4, 6]
 
@@ -398,7 +416,7 @@ def test_an_interrupted_run_goes_on_and_gives_the_same_file(tmp_path, whole):
         def step(self, done, total, standing):
             pass
 
-        def finished(self, *, reused):
+        def finished(self, *, reused, **counts):
             pass
 
         def warn(self, message):

@@ -64,7 +64,7 @@ def test_interior_linear_distances_are_margin_over_dual_norm(known, norm):
         truth = (margin > epsilon * dual).numpy()
         for attack in ("fgsm", "pgd"):
             found = results.correct.sel(model="linear", attack=attack, epsilon=epsilon).values
-            clear = (np.abs(margin.numpy() / float(dual) / epsilon - 1) > 1e-4)
+            clear = np.abs(margin.numpy() / float(dual) / epsilon - 1) > 1e-4
             assert np.array_equal(found[clear], truth[clear]), attack
     reached = results.distance.where(results.status == 0)
     assert float((reached - results.epsilon).max()) <= 0.0
@@ -104,7 +104,11 @@ def test_an_ensemble_scores_the_exact_expectation_over_its_members(known):
         {"mixed": mixed},
         images,
         torch.zeros(7, dtype=torch.long),
-        {"pgd": unmask.attack("pgd", steps=3), "eot": unmask.attack("pgd", steps=3, eot=5), "square": "square"},
+        {
+            "pgd": unmask.attack("pgd", steps=3),
+            "eot": unmask.attack("pgd", steps=3, eot=5),
+            "square": "square",
+        },
         [0.1],
         max_queries=30,
     )
@@ -115,7 +119,9 @@ def test_an_ensemble_scores_the_exact_expectation_over_its_members(known):
 
 
 def test_unequal_probabilities_weigh_the_members(known):
-    mixed = unmask.RandomizedEnsemble([known.Constant(1.0, 0.0), known.Constant(0.0, 1.0)], [0.25, 0.75]).eval()
+    mixed = unmask.RandomizedEnsemble(
+        [known.Constant(1.0, 0.0), known.Constant(0.0, 1.0)], [0.25, 0.75]
+    ).eval()
     results = unmask.evaluate(
         {"mixed": mixed}, torch.rand(3, 1, 2, 2), torch.tensor([0, 1, 1]), {"fgsm": "fgsm"}, [0.1]
     )
@@ -129,12 +135,18 @@ def test_a_layer_with_zero_backward_is_masked_and_bypass_equals_the_bare_model(k
     guarded = unmask.Defended(known.ZeroBackward(), model).eval()
     attacks = {
         "pgd": unmask.attack("pgd", steps=20),
-        "bypass": unmask.attack("pgd", steps=20, gradient=unmask.gradient("bypass", at=at), random_start=False),
+        "bypass": unmask.attack(
+            "pgd", steps=20, gradient=unmask.gradient("bypass", at=at), random_start=False
+        ),
         "transfer": unmask.attack("transfer", source="plain"),
     }
     results = unmask.evaluate({"plain": model, "guarded": guarded}, images, labels, attacks, ["0.1", "0.2"])
     bare = unmask.evaluate(
-        {"plain": model}, images, labels, {"bypass": unmask.attack("pgd", steps=20, random_start=False)}, ["0.1", "0.2"]
+        {"plain": model},
+        images,
+        labels,
+        {"bypass": unmask.attack("pgd", steps=20, random_start=False)},
+        ["0.1", "0.2"],
     )
     through = results.sel(model="guarded", attack="bypass")
     alone = bare.sel(model="plain", attack="bypass")

@@ -247,11 +247,16 @@ CASES: dict[str, tuple[str, str, list[str]]] = {
     ),
     "underscored gradient option": ("group = 5", "my_group = 5", ["gradient.my_group", "my-group"]),
     "attack's queries": (PGD, PGD + "max-queries = 0\n", ["attacks.pgd.max-queries", "at least 1"]),
-    "targeted untargetable": (PGD, PGD + "targeted = true\n", ["attacks.pgd.targeted", "cannot be targeted"]),
+    "targeted untargetable": (
+        PGD,
+        '[attacks.deepfool]\nuse = "deepfool"\ntargeted = true\ntarget = 1\n' + PGD,
+        ["attacks.deepfool.target", "cannot be targeted"],
+    ),
+    "targeted at nothing": (PGD, PGD + "targeted = true\n", ["attacks.pgd.target", "needs a target"]),
     "norm unsupported": (
         PGD,
-        '[attacks.square]\nuse = "square"\n' + PGD,
-        ["attacks.square", "'l2'", "linf"],
+        '[attacks.ddn]\nuse = "ddn"\n' + PGD,
+        ["attacks.ddn", "'l1'", "l2"],
     ),
     "transfer from nowhere": (
         PGD,
@@ -277,7 +282,7 @@ def test_refused_in_words(case: str, tmp_path: Path) -> None:
     old, new, parts = CASES[case]
     text = mutated(old, new)
     if case == "norm unsupported":
-        text = text.replace('norm = "linf"', 'norm = "l2"')
+        text = text.replace('norm = "linf"', 'norm = "l1"')
     with pytest.raises(UserError) as refusal:
         check_manifest(parse_manifest(text, folder=tmp_path, file="quickstart.toml"))
     message = str(refusal.value)

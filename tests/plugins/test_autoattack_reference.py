@@ -11,6 +11,8 @@ import unmask
 
 pyautoattack = pytest.importorskip("pyautoattack")
 
+SEEDS = 3
+
 RADIUS = {
     ("standard", "linf"): 0.06,
     ("standard", "l2"): 0.4,
@@ -75,7 +77,7 @@ def published(model, images, labels, stage, norm, epsilon, seed, queries) -> int
         attack = {"apgd-t": whole.apgd_targeted, "fab-t": whole.fab, "square": whole.square}.get(
             stage, whole.apgd
         )
-        attack.seed, attack.n_restarts = seed, 1
+        attack.seed, attack.n_restarts = seed, restarts(stage, norm)
         if stage == "fab-t":
             attack.targeted = True
         elif stage == "square":
@@ -87,55 +89,55 @@ def published(model, images, labels, stage, norm, epsilon, seed, queries) -> int
         return int((model(found).argmax(1) == labels).sum())
 
 
+def restarts(stage, norm) -> int:
+    """As many as the standard version has."""
+    return 5 if norm == "l1" and stage in ("apgd-ce", "apgd-dlr") else 1
+
+
 def ours(stage, norm, queries):
     many = norm == "l1"
+    untargeted = {"use": "apgd", "multi_epsilon": many, "restarts": restarts(stage, norm)}
     return {
-        "apgd-ce": {"use": "apgd", "multi_epsilon": many},
-        "apgd-dlr": {"use": "apgd", "loss": "dlr", "multi_epsilon": many},
+        "apgd-ce": untargeted,
+        "apgd-dlr": {**untargeted, "loss": "dlr"},
         "apgd-t": {"use": "apgd", "loss": "dlr", "targets": 5 if many else 9, "multi_epsilon": many},
         "fab-t": {"use": "fab-t"},
         "square": {"use": "square", "queries": queries},
     }[stage]
 
 
-def compare(models, kind, norm, stages, seed, queries=500, n=100):
+def compare(models, kind, norm, stages, queries=500, n=100):
+    """On the mean over three seeds no stage is more than one sample in 100 weaker."""
     images, labels = digits()
     images, labels = images[1437 : 1437 + n], labels[1437 : 1437 + n]
     model, epsilon = models[kind], RADIUS[kind, norm]
-    found = unmask.evaluate(
-        model,
-        images,
-        labels,
-        {stage: ours(stage, norm, queries) for stage in stages},
-        [epsilon],
-        norm,
-        seed=seed,
-    )
-    for stage in stages:
-        left = int(found.correct.sel(attack=stage).sum())
-        theirs = published(model, images, labels, stage, norm, epsilon, seed, queries)
-        assert left <= theirs + n / 100, (kind, norm, stage, seed, left, theirs)
+    attacks = {stage: ours(stage, norm, queries) for stage in stages}
+    left, theirs = dict.fromkeys(stages, 0), dict.fromkeys(stages, 0)
+    for seed in range(SEEDS):
+        found = unmask.evaluate(model, images, labels, attacks, [epsilon], norm, seed=seed)
+        for stage in stages:
+            left[stage] += int(found.correct.sel(attack=stage).sum())
+            theirs[stage] += published(model, images, labels, stage, norm, epsilon, seed, queries)
+    weaker = {stage: (left[stage], theirs[stage]) for stage in stages if left[stage] > theirs[stage] + SEEDS}
+    assert not weaker
 
 
 @pytest.mark.parametrize("kind", ["standard", "adversarial"])
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_no_weaker_than_the_published_attacks_in_linf(models, kind, seed):
-    compare(models, kind, "linf", ["apgd-ce", "apgd-dlr", "square"], seed)
+def test_no_weaker_than_the_published_attacks_in_linf(models, kind):
+    compare(models, kind, "linf", ["apgd-ce", "apgd-dlr", "square"])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["standard", "adversarial"])
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_no_weaker_than_the_published_targeted_attacks_in_linf(models, kind, seed):
-    compare(models, kind, "linf", ["apgd-t", "fab-t"], seed)
+def test_no_weaker_than_the_published_targeted_attacks_in_linf(models, kind):
+    compare(models, kind, "linf", ["apgd-t", "fab-t"])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("norm", ["l2", "l1"])
 @pytest.mark.parametrize("kind", ["standard", "adversarial"])
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_no_weaker_than_the_published_attacks_in_the_other_norms(models, kind, norm, seed):
-    compare(models, kind, norm, ["apgd-ce", "apgd-dlr", "apgd-t", "fab-t"], seed)
+def test_no_weaker_than_the_published_attacks_in_the_other_norms(models, kind, norm):
+    compare(models, kind, norm, ["apgd-ce", "apgd-dlr", "apgd-t", "fab-t"])
 
 
 def suites(models, norm, attacks, n, **options):
@@ -194,3 +196,14 @@ def test_too_few_classes_for_the_reference_are_said(known):
     suite = unmask.attack("autoattack", version="custom", attacks=["apgd-t"], engine="reference")
     with pytest.raises(unmask.errors.UserError, match="at least 4 classes"):
         unmask.evaluate(model, images, labels, {"aa": suite}, [0.1])
+
+
+def test_images_of_another_memory_layout_reach_the_reference(models):
+    images, labels = digits()
+    images = images[1437:1440].repeat(1, 2, 1, 1).contiguous(memory_format=torch.channels_last)
+    model = nn.Sequential(nn.Conv2d(2, 1, 1), models["standard"]).eval()
+    suite = unmask.attack("autoattack", version="custom", attacks=["apgd-dlr"], engine="reference")
+    with torch.no_grad():
+        labels = model(images).argmax(1)
+    found = unmask.evaluate(model, images, labels, {"aa": suite}, [0.01])
+    assert set(found.message.values.ravel()) == {""}

@@ -19,6 +19,7 @@ def check(
     from rich.markup import escape
 
     from unmask.evaluation.applicability import check_applicability
+    from unmask.evaluation.expectation import check_expectations
     from unmask.evaluation.inputs import check_samples
     from unmask.evaluation.inspection import inspect_model
     from unmask.manifest.checking import build_attacks, check_manifest
@@ -39,6 +40,8 @@ def check(
         facts = {
             name: inspect_model(model, images, labels, name=name) for name, model in built.models.items()
         }
+        if not built.untrained:
+            check_expectations(built.expectations, data, seed=said.seed, batch_size=said.batch_size)
         left_out = check_applicability(build_attacks(said), facts, said.norm)
 
     out = console()

@@ -14,7 +14,10 @@ from typing import Annotated
 import typer
 
 from unmask.cli.check import check
+from unmask.cli.compare import compare
 from unmask.cli.list import list_entries
+from unmask.cli.merge import merge
+from unmask.cli.plot import plot
 from unmask.cli.plugins import plugins
 from unmask.cli.report import report
 from unmask.cli.run import run
@@ -72,6 +75,9 @@ def _unmask(
 app.command("run")(run)
 app.command("check")(check)
 app.command("report")(report)
+app.command("plot")(plot)
+app.command("compare")(compare)
+app.command("merge")(merge)
 app.command("train")(train)
 app.command("schema")(schema)
 app.command("list")(list_entries)

@@ -52,6 +52,9 @@ def show(
     if kind == "attacks":
         for option_name, type_, meaning in _LIMITS:
             table.add_row(option_name, type_, "none", meaning)
+        if getattr(provided.entry, "targeted", False):
+            table.add_row("targeted", "true or false", "false", "Drive images towards a class, the target.")
+            table.add_row("target", "whole number", "none", "The class to be reached.")
     out.print(table)
 
 
@@ -74,6 +77,10 @@ def _facts(provided: Provided) -> list[tuple[str, str]]:
 
 
 def _fact(value: Any) -> str:
+    from unmask.entries import LazyBuilder
+
+    if isinstance(value, LazyBuilder):
+        return value.path
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, tuple):

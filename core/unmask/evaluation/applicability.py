@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from unmask.errors import UserError, suggestion
 from unmask.evaluation.inspection import ModelFacts
-from unmask.models.reference import ModelReference
+from unmask.evaluation.suite import is_suite, stages_of
+from unmask.models.reference import ModelReference, ModelSelection
 
 if TYPE_CHECKING:
     from unmask.components import ConfiguredAttack
@@ -35,8 +36,10 @@ def references_of(attack: Any) -> list[ModelReference]:
     return [part for part in parts_of(attack) if isinstance(part, ModelReference)]
 
 
-def _why_not(attack: Any, facts: ModelFacts) -> str | None:
+def _why_not(attack: Any, facts: ModelFacts, run: Collection[str]) -> str | None:
     for part in parts_of(attack):
+        if isinstance(part, ModelSelection) and not part.keys(facts.name, list(run)):
+            return "the run has no other model"
         ask = getattr(part, "why_not", None)
         if callable(ask) and (reason := ask(facts)):
             return str(reason)
@@ -48,7 +51,8 @@ def check_applicability(
 ) -> dict[tuple[str, str], str]:
     """Why a (model, attack) pair is not run, for those that are not.
 
-    A component says so by a method ``why_not(facts) -> str | None``.
+    A component says so by a method ``why_not(facts) -> str | None``. The stages of a suite are judged one by
+    one, under their names in the results; the suite is left out where all of them are.
 
     Raises:
         UserError: An attack is not defined for the norm, names a model that the run has not, or applies to
@@ -57,21 +61,43 @@ def check_applicability(
     left_out: dict[tuple[str, str], str] = {}
     for name, configured in attacks.items():
         where = f"attacks.{name}"
-        if norm not in configured.entry.norms:
+        if not is_suite(configured):
+            left_out.update(_checked(name, where, configured, facts, norm))
+            continue
+        _check_norm(where, configured, norm)
+        stages = stages_of(name, configured, norm)
+        for stage, attack in stages.items():
+            left_out.update(_checked(stage, where, attack, facts, norm))
+        for model in facts:
+            reasons = [left_out.get((model, stage)) for stage in stages]
+            if all(reasons):
+                left_out[model, name] = str(reasons[0])
+    return left_out
+
+
+def _checked(
+    row: str, where: str, configured: ConfiguredAttack, facts: Mapping[str, ModelFacts], norm: str
+) -> dict[tuple[str, str], str]:
+    """The models that one attack, or one stage of a suite, is not run on."""
+    _check_norm(where, configured, norm)
+    for reference in references_of(configured.attack):
+        if reference.module is None and reference.name not in facts:
             raise UserError(
-                f"'{configured.use}' is not defined for norm '{norm}'; it knows "
-                f"{', '.join(configured.entry.norms)}. Choose another norm or leave the attack out.",
+                f"names the model '{reference.name}', which the run has not. "
+                + suggestion(reference.name, facts),
                 where=where,
             )
-        for reference in references_of(configured.attack):
-            if reference.module is None and reference.name not in facts:
-                raise UserError(
-                    f"names the model '{reference.name}', which the run has not. "
-                    + suggestion(reference.name, facts),
-                    where=where,
-                )
-        reasons = {model: _why_not(configured.attack, known) for model, known in facts.items()}
-        if all(reasons.values()):
-            raise UserError(f"applies to no model of the run: {next(iter(reasons.values()))}.", where=where)
-        left_out.update({(model, name): reason for model, reason in reasons.items() if reason})
-    return left_out
+    reasons = {model: _why_not(configured.attack, known, facts) for model, known in facts.items()}
+    if all(reasons.values()):
+        what = f"'{row}' applies" if f"attacks.{row}" != where else "applies"
+        raise UserError(f"{what} to no model of the run: {next(iter(reasons.values()))}.", where=where)
+    return {(model, row): reason for model, reason in reasons.items() if reason}
+
+
+def _check_norm(where: str, configured: ConfiguredAttack, norm: str) -> None:
+    if norm not in configured.entry.norms:
+        raise UserError(
+            f"'{configured.use}' is not defined for norm '{norm}'; it knows "
+            f"{', '.join(configured.entry.norms)}. Choose another norm or leave the attack out.",
+            where=where,
+        )

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from unmask.errors import UserError
 from unmask.models.defended import Defended
+from unmask.models.surrogates import surrogate_of
 
 if TYPE_CHECKING:
     from unmask.evaluation.ledger import Ledger
@@ -47,7 +49,7 @@ class Severed(torch.autograd.Function):
 
 
 class StraightThrough(torch.nn.Module):
-    """A defended model whose front end is the identity for the backward pass."""
+    """A defended model whose front end is its declared surrogate for the backward pass, else the identity."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()
@@ -59,10 +61,25 @@ class StraightThrough(torch.nn.Module):
         while isinstance(inner, Defended):
             with torch.no_grad():
                 shown = inner.front_end(images)
-            images = Replace.apply(shown, images)
+            images = Replace.apply(shown, _stand_in(inner.front_end, images, shown))
             inner = inner.backbone
         logits: Tensor = inner(images)
         return logits
+
+
+def _stand_in(front_end: torch.nn.Module, images: Tensor, shown: Tensor) -> Tensor:
+    """What the backward pass takes for the front end."""
+    surrogate = surrogate_of(front_end)
+    stand_in = images if surrogate is None else surrogate(images)
+    if stand_in.shape != shown.shape:
+        what = (
+            "its surrogate" if surrogate else "the identity, which stands for it where it has no surrogate,"
+        )
+        raise UserError(
+            f"the front end {type(front_end).__name__} gives images of shape {tuple(shown.shape)}, but "
+            f"{what} gives {tuple(stand_in.shape)}; give it a method `surrogate(images)` of the same shape."
+        )
+    return stand_in
 
 
 class Replace(torch.autograd.Function):

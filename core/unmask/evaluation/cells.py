@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from unmask.dimensions import Status
-from unmask.evaluation.cascade import cascaded
-from unmask.evaluation.judge import Judge, Judgement
+from unmask.evaluation.batching import BatchSize
+from unmask.evaluation.borderline import hangs_on_rounding
+from unmask.evaluation.cascade import cascaded, still_missed
+from unmask.evaluation.judge import Judge, Judgement, Protocol
 from unmask.evaluation.ledger import Ledger
 from unmask.evaluation.loop import run_attack
 from unmask.evaluation.oracle import Oracle
+from unmask.evaluation.preparation.preparing import Prepared
 from unmask.evaluation.random import SampleRandom
 from unmask.evaluation.target import Target
-from unmask.evaluation.task import Task
+from unmask.evaluation.task import IterativeAttack, Task
 from unmask.evaluation.threat import Ball
 from unmask.results.outcome import CellOutcome, CleanOutcome
 
@@ -54,12 +59,28 @@ class Subject:
     Attributes:
         name: Its name in the run.
         oracle: How it is asked.
-        others: The other models of the run by name, for attacks that transfer.
+        others: All models that an attack may transfer from, by name; those given as modules among them.
+        run: The names of the run's models.
+        prepared: How it is searched, where not by `oracle`, whose answers are the verdict.
+        batch: How many samples are attacked together.
     """
 
     name: str
     oracle: Oracle
     others: Mapping[str, Oracle] = attrs.field(factory=dict)
+    run: Sequence[str] = ()
+    prepared: Prepared | None = None
+    batch: BatchSize = attrs.field(factory=lambda: BatchSize(256))
+
+    def searched_by(self, nearest: bool) -> list[Oracle]:
+        """What a search asks; then, in half precision, what near misses are searched again by.
+
+        A nearest search has no near misses: its distances are the result, so it is made in float32 at once.
+        """
+        if self.prepared is None:
+            return [self.oracle]
+        search, again = self.prepared.search, self.prepared.again
+        return [again] if nearest or search is again else [search, again]
 
 
 @attrs.frozen
@@ -75,6 +96,8 @@ class CellSettings:
         timeout: Seconds per cell; an attack's own limit goes first.
         kernels: Tensor kernels.
         keep_examples: Keep the final examples.
+        targets: For every targeted attack the class to be reached, by sample id.
+        protocol: How randomised models are scored: ``expected`` or ``single-draw``.
     """
 
     norm: Any
@@ -85,10 +108,28 @@ class CellSettings:
     timeout: float | None
     kernels: Kernels = attrs.field(repr=False, eq=False)
     keep_examples: bool = False
+    targets: Mapping[str, Mapping[int, int]] = attrs.field(factory=dict)
+    protocol: Protocol = "expected"
+
+    def targets_of(self, attack: str, batch: Batch) -> Tensor | None:
+        """The classes that an attack is to reach, int64 [sample]; None where it is not targeted."""
+        if attack not in self.targets:
+            return None
+        chosen = [self.targets[attack][identity] for identity in batch.ids.tolist()]
+        return torch.tensor(chosen, dtype=torch.int64, device=batch.labels.device)
 
 
-def _judge(subject: Subject, batch: Batch, settings: CellSettings) -> Judge:
-    return Judge(subject.oracle, batch.ids, batch.labels, settings.seed, settings.draws, settings.kernels)
+def _judge(subject: Subject, batch: Batch, settings: CellSettings, targets: Tensor | None = None) -> Judge:
+    return Judge(
+        subject.oracle,
+        batch.ids,
+        batch.labels,
+        settings.seed,
+        settings.draws,
+        settings.kernels,
+        targets,
+        settings.protocol,
+    )
 
 
 def judge_clean(subject: Subject, batch: Batch, settings: CellSettings) -> CleanOutcome:
@@ -96,15 +137,15 @@ def judge_clean(subject: Subject, batch: Batch, settings: CellSettings) -> Clean
     judge = _judge(subject, batch, settings)
     rows = torch.arange(len(batch), device=batch.images.device)
     report = judge.score(batch.images, rows)
-    screening = report
-    if subject.oracle.facts.randomness == "drawn":
-        screening = judge.score(batch.images, rows, "screening")
+    screening = judge.score(batch.images, rows, "screening") if judge.separate else report
     return CleanOutcome(
         correct=report.correct.cpu().numpy(),
         screening=screening.correct.cpu().numpy(),
         prediction=report.prediction.cpu().numpy(),
         confidence=report.confidence.cpu().numpy(),
         margin=report.margin.cpu().numpy(),
+        label_probability=report.label_probability.cpu().numpy(),
+        squared_probability=report.squared_probability.cpu().numpy(),
     )
 
 
@@ -117,11 +158,11 @@ class _Standing:
     screening: Judgement
 
     def offer(self, rows: Tensor, images: Tensor, report: Judgement, screening: Judgement) -> None:
-        """Take these candidates where they are worse for the model than what stands."""
+        """Take these candidates where they are nearer to the attacker's aim than what stands."""
         mine = self.screening.select(rows)
-        less = screening.correct < mine.correct
-        tied = screening.correct == mine.correct
-        better = less | (tied & (screening.margin < mine.margin))
+        less = screening.missed < mine.missed
+        tied = screening.missed == mine.missed
+        better = less | (tied & (screening.gap < mine.gap))
         chosen = better.nonzero().squeeze(1)
         taken = rows[chosen]
         self.images[taken] = images[chosen]
@@ -151,7 +192,12 @@ def _streams(
 
 
 def _other_doors(
-    subject: Subject, batch: Batch, ball: Ball, deadline: float | None, stream: Callable[..., SampleRandom]
+    subject: Subject,
+    batch: Batch,
+    ball: Ball,
+    targets: Tensor | None,
+    deadline: float | None,
+    stream: Callable[..., SampleRandom],
 ) -> dict[str, Callable[[Tensor], Target]]:
     """Doors to the other models of the run, opened when an attack first asks for one."""
     ledgers: dict[str, Ledger] = {}
@@ -167,6 +213,7 @@ def _other_doors(
                     ball=ball,
                     random=stream("source", name),
                     early_exit=False,
+                    targets=targets,
                     deadline=deadline,
                 )
             return Target(ledgers[name], rows.to(subject.others[name].facts.device))
@@ -186,7 +233,10 @@ def attack_cell(
     settings: CellSettings,
     *,
     carried: CellOutcome | None = None,
+    spared: NDArray[np.bool_] | None = None,
+    alone: bool = False,
     on_step: Callable[[int, int, int], None] = lambda done, total, standing: None,
+    deadline: float | None = None,
 ) -> CellOutcome:
     """Run an attack and judge what it found.
 
@@ -198,8 +248,12 @@ def attack_cell(
         clean: What the model makes of their clean images.
         epsilon: The radius; inf for a nearest search.
         settings: What all cells share.
-        carried: The outcome at the next smaller radius: what was found there counts here as well.
+        carried: The outcome at the next smaller radius, or of the stage before in a suite: what was found
+            there counts here as well.
+        spared: Samples that are not to be attacked [sample].
+        alone: Attack what fell at smaller radii too, and keep how that went as `raw_correct`.
         on_step: Told the progress of an iterative attack.
+        deadline: `time.monotonic()` at which the door closes.
 
     Raises:
         Exception: Whatever the attack raises.
@@ -209,46 +263,82 @@ def attack_cell(
     device = batch.images.device
     deterministic = subject.oracle.facts.randomness == "deterministic"
     clean_correct = torch.as_tensor(clean.correct, device=device)
+    targets = settings.targets_of(name, batch)
     alive = clean_correct > 0
-    if carried is not None:
-        alive &= torch.as_tensor(carried.correct, device=device) > 0
+    if targets is not None:
+        # Where the label is the target there is nothing to reach.
+        alive &= targets != batch.labels
+    if carried is not None and not alone:
+        alive &= torch.as_tensor(still_missed(carried, targets is not None), device=device)
+    if spared is not None:
+        alive &= ~torch.as_tensor(spared, device=device)
     rows = alive.nonzero().squeeze(1)
-    judge = _judge(subject, batch, settings)
-    standing = _start(judge, batch, clean, deterministic)
+    judge = _judge(subject, batch, settings, targets)
+    standing = _start(judge, batch, clean)
+    before = standing.report.missed
     outcome_counts = _Counts.none(len(batch), device)
     violations = torch.full((len(batch),), int(Status.OK), dtype=torch.int8, device=device)
+    twice = torch.zeros(len(batch), dtype=torch.float64, device=device)
+    # A search in steps ends where it succeeds; one in a single call may walk past an example it has shown.
+    watched = deterministic and not nearest and not isinstance(configured.attack, IterativeAttack)
+    overlooked = torch.zeros(len(batch), dtype=torch.float64, device=device)
+    oracles = subject.searched_by(nearest)
     if len(rows) and epsilon > 0:
-        limit = configured.timeout if configured.timeout is not None else settings.timeout
-        deadline = None if limit is None else time.monotonic() + limit
         queries = configured.max_queries if configured.max_queries is not None else settings.max_queries
-        part = Batch(batch.images[rows], batch.labels[rows], batch.ids[rows])
-        stream = _streams(settings, subject, name, epsilon, part)
         ball = Ball(settings.norm, epsilon, settings.bounds, settings.kernels)
-        ledger = Ledger(
-            oracle=subject.oracle,
-            clean=part.images,
-            labels=part.labels,
-            ball=ball,
-            random=stream("model"),
-            nearest=nearest,
-            max_queries=queries,
-            deadline=deadline,
-        )
-        target = Target(ledger, others=_other_doors(subject, part, ball, deadline, stream))
-        task = Task(target, part.images, part.labels, ball, stream("attack"))
-        for returned in run_attack(configured.attack, task, on_step):
-            valid, why = _checked(returned, ledger)
-            # The first violation of a sample is the one that is told.
-            violations[rows] = torch.where(violations[rows] == int(Status.OK), why, violations[rows])
-            _offer(standing, judge, ball, batch, rows[valid], returned[valid], deterministic, nearest)
-        if deterministic:
-            seen = torch.isfinite(ledger.best_score) | ledger.broken
-            _offer(standing, judge, ball, batch, rows[seen], ledger.best[seen], deterministic, nearest)
-            # The door saw it fall, the judge does not: moving it by a rounding error turned the outcome.
-            turned = ledger.broken & (standing.report.correct[rows] > 0)
-            violations[rows[turned]] = int(Status.BORDERLINE)
-        outcome_counts.fill(rows, ledger)
-    return _outcome(
+        earlier: Ledger | None = None
+        for oracle in oracles:
+            kept = torch.arange(len(rows), device=device)
+            if earlier is not None:
+                # So near the border that the error of half precision may have kept the sample from falling.
+                gap = standing.report.gap[rows]
+                kept = (
+                    ((standing.report.missed[rows] > 0) & (gap <= earlier.oracle.error)).nonzero().squeeze(1)
+                )
+                rows = rows[kept]
+                twice[rows] = 1.0
+                violations[rows] = int(Status.OK)
+            if len(rows) == 0:
+                break
+            part = Batch(batch.images[rows], batch.labels[rows], batch.ids[rows])
+            stream = _streams(settings, subject, name, epsilon, part)
+            ledger = Ledger(
+                oracle=oracle,
+                clean=part.images,
+                labels=part.labels,
+                ball=ball,
+                random=stream("model"),
+                nearest=nearest,
+                targets=None if targets is None else targets[rows],
+                max_queries=queries,
+                deadline=deadline,
+            )
+            if earlier is not None:
+                ledger.carry_on(earlier, kept)
+            doors = _other_doors(subject, part, ball, ledger.targets, deadline, stream)
+            target = Target(ledger, others=doors, run=subject.run)
+            task = Task(target, part.images, part.labels, ball, stream("attack"), targets=ledger.targets)
+            for returned in run_attack(configured.attack, task, on_step):
+                valid, why = _checked(returned, ledger)
+                # The first violation of a sample is the one that is told.
+                violations[rows] = torch.where(violations[rows] == int(Status.OK), why, violations[rows])
+                _offer(standing, judge, ball, batch, rows[valid], returned[valid], deterministic, nearest)
+            if watched:
+                overlooked[rows] = (ledger.broken & (standing.report.missed[rows] > 0)).double()
+            if deterministic:
+                seen = torch.isfinite(ledger.best_score) | ledger.broken
+                _offer(standing, judge, ball, batch, rows[seen], ledger.best[seen], deterministic, nearest)
+                # The door saw it fall, the judge does not: moving it by a rounding error turned the outcome.
+                turned = ledger.broken & (standing.report.missed[rows] > 0)
+                if not nearest:
+                    exact = ball.project(ledger.best, around=part.images)
+                    kept_best = (exact == standing.images[rows]).flatten(1).all(1)
+                    door = torch.where(kept_best, ledger.best_score, torch.inf)
+                    turned |= hangs_on_rounding(standing.report.gap[rows], door)
+                violations[rows[turned]] = int(Status.BORDERLINE)
+            outcome_counts.fill(rows, ledger)
+            earlier = ledger
+    found = _outcome(
         standing,
         clean,
         batch,
@@ -258,20 +348,39 @@ def attack_cell(
         carried,
         nearest,
         time.perf_counter() - started,
+        alone=alone,
+        reached_before=None
+        if targets is None
+        else torch.where(targets == batch.labels, torch.nan, 1 - before),
     )
+    if watched:
+        found = attrs.evolve(found, overlooked=overlooked.cpu().numpy())
+    if len(oracles) > 1:
+        found = attrs.evolve(found, searched_twice=twice.cpu().numpy())
+    return found
 
 
-def _start(judge: Judge, batch: Batch, clean: CleanOutcome, deterministic: bool) -> _Standing:
+def _start(judge: Judge, batch: Batch, clean: CleanOutcome) -> _Standing:
     """Every sample stands with its clean image, as it was judged."""
     device = batch.images.device
+    if judge.targets is not None:
+        rows = torch.arange(len(batch), device=device)
+        report = judge.score(batch.images, rows)
+        screening = judge.score(batch.images, rows, "screening") if judge.separate else report
+        return _Standing(batch.images.clone(), report, screening)
     report = Judgement(
         correct=torch.as_tensor(clean.correct, device=device),
         prediction=torch.as_tensor(clean.prediction, device=device),
         confidence=torch.as_tensor(clean.confidence, device=device),
         margin=torch.as_tensor(clean.margin, device=device),
         finite=torch.isfinite(torch.as_tensor(clean.margin, device=device)),
+        missed=torch.as_tensor(clean.correct, device=device),
+        gap=torch.as_tensor(clean.margin, device=device),
+        label_probability=torch.as_tensor(clean.label_probability, device=device),
+        squared_probability=torch.as_tensor(clean.squared_probability, device=device),
     )
-    screening = attrs.evolve(report, correct=torch.as_tensor(clean.screening, device=device))
+    estimate = torch.as_tensor(clean.screening, device=device)
+    screening = attrs.evolve(report, correct=estimate, missed=estimate)
     return _Standing(batch.images.clone(), report, screening)
 
 
@@ -309,17 +418,15 @@ def _offer(
         # Among adversarial examples a nearest search wants the closest.
         size = ball.distance(exact, batch.images[rows])
         held = ball.distance(standing.images[rows], batch.images[rows])
-        fooled = standing.report.select(rows).correct == 0
-        closer = (screening.correct == 0) & (~fooled | (size < held))
+        fooled = standing.report.select(rows).missed == 0
+        closer = (screening.missed == 0) & (~fooled | (size < held))
         chosen = closer.nonzero().squeeze(1)
         taken = rows[chosen]
         standing.images[taken] = exact[chosen]
         standing.report = standing.report.replaced(taken, screening.select(chosen))
         standing.screening = standing.screening.replaced(taken, screening.select(chosen))
         return
-    report = screening
-    if judge.oracle.facts.randomness == "drawn":
-        report = judge.score(exact, rows, "report")
+    report = judge.score(exact, rows, "report") if judge.separate else screening
     standing.offer(rows, exact, report, screening)
 
 
@@ -358,12 +465,14 @@ def _outcome(
     carried: CellOutcome | None,
     nearest: bool,
     seconds: float,
+    alone: bool,
+    reached_before: Tensor | None,
 ) -> CellOutcome:
     report = standing.report
     clean_correct = torch.as_tensor(clean.correct, device=report.correct.device)
     distance = settings.kernels.norms(standing.images.double() - batch.images.double(), settings.norm)
     if nearest:
-        distance = torch.where((report.correct > 0) & (clean_correct > 0), torch.inf, distance)
+        distance = torch.where((report.missed > 0) & (clean_correct > 0), torch.inf, distance)
     # The draws of the two estimates differ; an attack never raises a sample's accuracy above clean.
     correct = torch.minimum(report.correct, clean_correct)
     status = violations.clone()
@@ -378,6 +487,8 @@ def _outcome(
         prediction=report.prediction.cpu().numpy(),
         confidence=report.confidence.cpu().numpy(),
         margin=report.margin.cpu().numpy(),
+        label_probability=report.label_probability.cpu().numpy(),
+        squared_probability=report.squared_probability.cpu().numpy(),
         distance=distance.cpu().numpy(),
         forwards=counts.forwards.cpu().numpy(),
         backwards=counts.backwards.cpu().numpy(),
@@ -389,4 +500,14 @@ def _outcome(
         seconds=seconds,
         message="",
     )
+    if reached_before is not None:
+        aimed = torch.where(torch.isnan(reached_before), torch.nan, 1.0)
+        found = attrs.evolve(
+            found,
+            target_reached=(aimed * (1 - report.missed)).cpu().numpy(),
+            target_screening=(aimed * (1 - standing.screening.missed)).cpu().numpy(),
+            target_clean=reached_before.cpu().numpy(),
+        )
+    if alone:
+        found = attrs.evolve(found, raw_correct=found.correct)
     return found if carried is None else cascaded(found, carried)

@@ -9,7 +9,7 @@ import attrs
 import torch
 from torch import Tensor
 
-from unmask.evaluation.task import IterativeAttack, Task
+from unmask.evaluation.task import IterativeAttack, Suite, Task
 
 __all__ = ["examples_of", "run_attack", "run_iterative"]
 
@@ -54,17 +54,19 @@ def run_iterative(
         task: All rows; every restart forks its `random`.
         on_step: Told step, steps and rows still standing.
     """
-    for restart in range(getattr(attack, "restarts", 1)):
+    for run in range(_runs(attack, task)):
         final = task.x.clone()
         rows = task.target.active.nonzero().squeeze(1)
         if len(rows) == 0:
             return
-        part = attrs.evolve(task, random=task.random.fork("restart", restart)).select(rows)
+        part = attrs.evolve(task, random=task.random.fork("restart", run), run=run).select(rows)
         state = attack.start(part)
-        for step in range(attack.steps):
-            state = attack.step(part, state)
+        for step in range(attack.steps + 1):
+            if step > 0:
+                state = attack.step(part, state)
             active = part.target.active
-            on_step(step + 1, attack.steps, int(active.sum()))
+            if step > 0:
+                on_step(step, attack.steps, int(active.sum()))
             # At once, though the next model call is filled up again: what a row does, and what it is
             # charged, must not depend on when others leave.
             if not bool(active.all()):
@@ -82,18 +84,28 @@ def run_iterative(
         yield final
 
 
+def _runs(attack: IterativeAttack, task: Task) -> int:
+    runs = getattr(attack, "runs", None)
+    return int(runs(task)) if callable(runs) else int(getattr(attack, "restarts", 1))
+
+
 def run_attack(
     attack: Any,
     task: Task,
     on_step: Callable[[int, int, int], None] = lambda done, total, standing: None,
 ) -> Iterator[Tensor]:
-    """Run any attack; yields final examples of every row, once or once a restart.
+    """Run any attack; yields final examples of every row: once, once a restart, or those of every stage.
 
     Raises:
         TypeError: A plain call returned anything but one image for each row.
     """
     if isinstance(attack, IterativeAttack):
         yield from run_iterative(attack, task, on_step)
+        return
+    if isinstance(attack, Suite):
+        for name, stage in attack.stages(task.ball.norm).items():
+            part = attrs.evolve(task, random=task.random.fork("stage", name))
+            yield from run_attack(stage.attack, part, on_step)
         return
     returned = attack(task.target, task.x.clone(), task.labels.clone(), task.ball, task.random)
     if not isinstance(returned, Tensor) or returned.shape != task.x.shape:

@@ -7,18 +7,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from unmask.evaluation.batching import QUANTUM, bucket_for, padded
 from unmask.evaluation.inspection import Member, ModelFacts
+from unmask.evaluation.preparation.forms import Forms
 from unmask.models.foreign_random import seed_everything
 
 __all__ = ["Oracle"]
-
-QUANTUM = 8
-"""Model calls are filled up to a multiple of this many rows.
-
-Matrix and convolution libraries choose other code for very small batches, whose last bits differ. From eight
-rows on a row's answer is the same, bit for bit, in batches of any size; where an inspection finds that it is
-not, the model is called one row at a time.
-"""
 
 
 class Oracle:
@@ -27,13 +21,29 @@ class Oracle:
     Args:
         facts: What the inspection found.
         batch_size: The largest number of rows of one model call.
+        forms: Faster forms that answer in the place of the model's parts.
+
+    Attributes:
+        facts: What the inspection found.
+        classes: Number of logits.
+        members: The model's parts.
+        plain: The same model as it was given.
+        error: By how much a margin may differ from the plain model's.
     """
 
-    def __init__(self, facts: ModelFacts, batch_size: int) -> None:
+    def __init__(self, facts: ModelFacts, batch_size: int, forms: Forms | None = None) -> None:
         self.facts = facts
         self.classes = facts.classes
         self.members = facts.members
-        self._limit = max(QUANTUM, -(-batch_size // QUANTUM) * QUANTUM)
+        self._limit = padded(batch_size)
+        self._forms = forms
+        self.plain = self if forms is None else Oracle(facts, batch_size)
+        self.error = 0.0 if forms is None else forms.error
+
+    @property
+    def exact(self) -> bool:
+        """Whether the answers are the plain model's own."""
+        return self._forms is None
 
     def answer(self, member: Member, images: Tensor, seeds: Tensor | None) -> Tensor:
         """Logits [sample, class] of one member; `seeds` (int64, one a row) where it draws."""
@@ -51,7 +61,17 @@ class Oracle:
             )
         if member.alone:
             return torch.cat([module(images[i : i + 1].clone()) for i in range(len(images))])
-        return torch.cat([self._filled(module, part) for part in images.split(self._limit)])
+        graph = images.requires_grad and torch.is_grad_enabled()
+        return self._in_pieces(self.form(module, graph), images)
+
+    def form(self, module: nn.Module, graph: bool) -> nn.Module:
+        """What answers in the place of a module of the model.
+
+        Args:
+            module: A member, or what stands for one.
+            graph: The answer is to be differentiated.
+        """
+        return module if self._forms is None else self._forms.of(module, graph)
 
     def draws(self, member: Member, images: Tensor, seeds: Tensor) -> Tensor:
         """Logits [sample, draw, class] of repeated questions; `seeds` is int64 [sample, draw].
@@ -81,10 +101,31 @@ class Oracle:
         logits: Tensor = module(images)
         return logits
 
-    @staticmethod
-    def _filled(module: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
-        missing = -len(images) % QUANTUM
-        if not missing:
-            return module(images)
-        filler = images[-1:].detach().expand(missing, *images.shape[1:])
-        return module(torch.cat([images, filler]))[: len(images)]
+    def _in_pieces(self, module: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
+        """All rows in as few calls as the batch size allows.
+
+        Where nothing is differentiated, a call that does not fit into memory is halved, and so are all later
+        ones.
+        """
+        compiled = self._forms is not None and self._forms.compiled
+        parts, first = [], 0
+        while first < len(images):
+            left = len(images) - first
+            size = bucket_for(left, self._limit) if compiled else min(padded(left), self._limit)
+            try:
+                parts.append(_filled(module, images[first : first + size], size))
+            except torch.OutOfMemoryError:
+                if (images.requires_grad and torch.is_grad_enabled()) or size <= QUANTUM:
+                    raise
+                self._limit = padded(size // 2)
+                continue
+            first += size
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _filled(module: Callable[[Tensor], Tensor], images: Tensor, size: int) -> Tensor:
+    missing = size - len(images)
+    if not missing:
+        return module(images)
+    filler = images[-1:].detach().expand(missing, *images.shape[1:])
+    return module(torch.cat([images, filler]))[: len(images)]

@@ -22,8 +22,14 @@ class Progress(Protocol):
         """An iterative attack made a step; `standing` samples are not broken."""
         ...
 
-    def finished(self, *, reused: bool) -> None:
-        """The cell ended, or was found finished from an earlier run."""
+    def finished(self, *, reused: bool, broken: int = 0, forwards: int = 0) -> None:
+        """The cell ended, or needed no work.
+
+        Args:
+            reused: Nothing had to be computed.
+            broken: Samples that were right when clean and are wrong now.
+            forwards: Forward passes that the attack spent.
+        """
         ...
 
     def warn(self, message: str) -> None:
@@ -43,7 +49,7 @@ class Silent:
     def step(self, done: int, total: int, standing: int) -> None:
         """Nothing."""
 
-    def finished(self, *, reused: bool) -> None:
+    def finished(self, *, reused: bool, broken: int = 0, forwards: int = 0) -> None:
         """Nothing."""
 
     def warn(self, message: str) -> None:

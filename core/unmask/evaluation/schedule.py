@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
 
 import attrs
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from unmask.components import ConfiguredAttack
 from unmask.data import LabelledImages
-from unmask.evaluation.cascade import read_at
-from unmask.evaluation.cells import Batch, CellSettings, Subject, attack_cell, judge_clean
+from unmask.evaluation.cascade import cascaded, read_at
+from unmask.evaluation.cells import CellSettings, Subject
+from unmask.evaluation.execution import CellRequest, no_keep
 from unmask.evaluation.progress import Progress
+from unmask.evaluation.suite import is_suite, stages_of, total
 from unmask.results.folder import RunFolder
 from unmask.results.outcome import CellOutcome, CleanOutcome
+
+if TYPE_CHECKING:
+    from unmask.engines.engine import Engine
 
 __all__ = ["Plan", "run_plan"]
 
@@ -26,12 +34,13 @@ class Plan:
 
     Attributes:
         subjects: The models of the run.
-        attacks: By name.
+        attacks: By name; the stages of a suite are among them, before it.
         left_out: Why a (model, attack) pair is not run.
         data: The samples.
         epsilons: Ascending.
         settings: What all cells share.
-        batch_size: Samples attacked together.
+        limits: How many samples, the first ones, an attack is run on, where not on all.
+        alone: Attacks that are run at every radius as if there were no other.
     """
 
     SHARD: ClassVar[int] = 256
@@ -43,32 +52,43 @@ class Plan:
     data: LabelledImages
     epsilons: Sequence[float]
     settings: CellSettings
-    batch_size: int | None
+    limits: Mapping[str, int] = attrs.field(factory=dict)
+    alone: Collection[str] = ()
+
+    @property
+    def stages(self) -> dict[str, list[str]]:
+        """Every suite's stages, by name."""
+        return {
+            name: list(stages_of(name, attack, self.settings.norm))
+            for name, attack in self.attacks.items()
+            if is_suite(attack)
+        }
 
     @property
     def shards(self) -> list[LabelledImages]:
         """The samples in pieces, each the unit of work that is kept."""
         return [self.data.select(rows) for rows in torch.arange(len(self.data)).split(self.SHARD)]
 
+    def shard(self, number: int) -> LabelledImages:
+        """One of `shards`."""
+        first = number * self.SHARD
+        return self.data.select(torch.arange(first, min(first + self.SHARD, len(self.data))))
 
-def _batches(shard: LabelledImages, subject: Subject, batch_size: int | None) -> list[Batch]:
-    facts = subject.oracle.facts
-    images = shard.images.to(device=facts.device, dtype=facts.dtype)
-    labels, ids = shard.labels.to(facts.device), shard.ids.to(facts.device)
-    return [
-        Batch(images[rows], labels[rows], ids[rows])
-        for rows in torch.arange(len(shard), device=facts.device).split(batch_size or len(shard))
-    ]
+    def subject(self, name: str) -> Subject:
+        """A model by its name."""
+        return next(subject for subject in self.subjects if subject.name == name)
+
+    def covered(self, attack: str, shard: int) -> int:
+        """How many samples of a shard, the first ones, an attack is run on."""
+        first = shard * self.SHARD
+        return max(0, min(self.limits.get(attack, len(self.data)), len(self.data)) - first)
 
 
-def _clean(
-    plan: Plan, subject: Subject, k: int, shard: LabelledImages, folder: RunFolder | None
-) -> CleanOutcome:
-    key = {"model": subject.name, "shard": k}
-    if folder is not None and (kept := folder.load_clean(key)) is not None:
+def _clean(engine: Engine, model: str, number: int, folder: RunFolder | None) -> CleanOutcome:
+    key = {"model": model, "shard": number}
+    if folder is not None and (kept := folder.load_clean(key)) is not None and kept.complete:
         return kept
-    batches = _batches(shard, subject, plan.batch_size)
-    found = CleanOutcome.concatenate([judge_clean(subject, batch, plan.settings) for batch in batches])
+    found = engine.clean(model, number)
     if folder is not None:
         folder.save_clean(key, found)
     return found
@@ -76,7 +96,10 @@ def _clean(
 
 @attrs.frozen(eq=False)
 class _Lane:
-    """One attack on one model for one shard: its radii are done in ascending order."""
+    """One attack on one model for one shard: its radii are done in ascending order.
+
+    As a stage of a suite it starts from `before`, what the stages before it left at every radius.
+    """
 
     plan: Plan
     subject: Subject
@@ -84,6 +107,7 @@ class _Lane:
     shard_number: int
     shard: LabelledImages
     clean: CleanOutcome
+    engine: Engine
     folder: RunFolder | None
     progress: Progress
 
@@ -91,98 +115,174 @@ class _Lane:
     def attack(self) -> ConfiguredAttack:
         return self.plan.attacks[self.name]
 
-    def run(self) -> dict[float, CellOutcome]:
+    @property
+    def left_out(self) -> str | None:
+        """Why the attack is not run on this model, if it is not."""
+        return self.plan.left_out.get((self.subject.name, self.name))
+
+    def run(self, before: Mapping[float, CellOutcome] | None = None) -> dict[float, CellOutcome]:
         """Every radius' outcome; failures are outcomes too."""
-        reason = self.plan.left_out.get((self.subject.name, self.name))
-        if reason is not None:
-            for _ in self.plan.epsilons:
-                self.progress.finished(reused=True)
-            return {e: CellOutcome.not_run(len(self.shard), reason) for e in self.plan.epsilons}
+        covered, count = self.plan.covered(self.name, self.shard_number), len(self.shard)
+        if covered >= count:
+            return self._run(before)
+        if covered == 0:
+            return {e: self._not_run(_NOT_COVERED) for e in self.plan.epsilons}
+        rows = torch.arange(covered)
+        part = attrs.evolve(self, shard=self.shard.select(rows), clean=self.clean.select(rows.numpy()))
+        rest = CellOutcome.not_run(count - covered, _NOT_COVERED)
+        return {e: CellOutcome.concatenate([found, rest]) for e, found in part._run(before).items()}
+
+    def _run(self, before: Mapping[float, CellOutcome] | None) -> dict[float, CellOutcome]:
+        if self.left_out is not None:
+            return {e: self._not_run(self.left_out) for e in self.plan.epsilons}
         if self.attack.entry.search == "nearest":
-            return self._nearest()
+            return self._nearest(before)
         found: dict[float, CellOutcome] = {}
-        carried: CellOutcome | None = None
+        smaller: CellOutcome | None = None
         for epsilon in self.plan.epsilons:
-            outcome = self._cell(epsilon, carried)
-            found[epsilon] = outcome
-            if outcome.finished:
-                carried = outcome
-            self.progress.finished(reused=False)
+            earlier = None if before is None else before[epsilon]
+            if earlier is not None and not earlier.finished:
+                found[epsilon] = self._not_run(_STAGE_FAILED)
+                continue
+            found[epsilon], reused = self._cell(epsilon, _worse(earlier, smaller))
+            if found[epsilon].finished:
+                smaller = found[epsilon]
+            self._finished(found[epsilon], reused)
         return found
 
-    def _nearest(self) -> dict[float, CellOutcome]:
-        nearest = self._cell(math.inf, None)
+    def _not_run(self, reason: str) -> CellOutcome:
+        self.progress.finished(reused=True)
+        return CellOutcome.not_run(len(self.shard), reason)
+
+    def _nearest(self, before: Mapping[float, CellOutcome] | None) -> dict[float, CellOutcome]:
+        # Of all radii most samples stand at the smallest; the others fell everywhere.
+        first = self.plan.epsilons[0]
+        if before is not None and not before[first].finished:
+            return {e: self._not_run(_STAGE_FAILED) for e in self.plan.epsilons}
+        spared = None if before is None else before[first].correct == 0
+        nearest, reused = self._cell(math.inf, None, spared)
         found = {}
         for epsilon in self.plan.epsilons:
-            self.progress.finished(reused=False)
-            found[epsilon] = (
-                read_at(nearest, self.clean, epsilon, self.shard.images.float().numpy())
-                if nearest.finished
-                else nearest
-            )
-        # The search ran once; its time is entered once.
-        first = self.plan.epsilons[0]
-        return {e: o if e == first else attrs.evolve(o, seconds=0.0) for e, o in found.items()}
+            if before is not None and not before[epsilon].finished:
+                found[epsilon] = self._not_run(_STAGE_FAILED)
+                continue
+            here = nearest
+            if nearest.finished:
+                here = read_at(nearest, self.clean, epsilon, self.shard.images.float().numpy())
+                here = here if before is None else cascaded(here, before[epsilon])
+            # The search ran once; its time is entered once.
+            found[epsilon] = here if epsilon == first else attrs.evolve(here, seconds=0.0)
+            self._finished(found[epsilon], reused)
+        return found
 
-    def _cell(self, epsilon: float, carried: CellOutcome | None) -> CellOutcome:
+    def _cell(
+        self, epsilon: float, carried: CellOutcome | None, spared: NDArray[np.bool_] | None = None
+    ) -> tuple[CellOutcome, bool]:
+        """A cell's outcome, and whether it was kept from an earlier run."""
         key = {
             "model": self.subject.name,
             "attack": self.name,
             "epsilon": float(epsilon).hex(),
             "shard": self.shard_number,
         }
-        if self.folder is not None and (kept := self.folder.load_cell(key)) is not None:
-            return kept
+        folder = self.folder
+        if folder is not None and (kept := folder.load_cell(key)) is not None and kept.complete:
+            return kept, True
         self.progress.cell(self.subject.name, self.name, epsilon)
-        try:
-            outcome = self._attacked(epsilon, carried)
-        except Exception as cause:
-            # Whatever a plugin raises must cost its own cell alone.
-            message = f"{type(cause).__name__}: {cause}"
-            self.progress.warn(f"{self.name} on {self.subject.name} at {epsilon:.4g} failed: {message}")
-            return CellOutcome.failed(len(self.shard), message)
-        if self.folder is not None:
-            self.folder.save_cell(key, outcome)
-        return outcome
-
-    def _attacked(self, epsilon: float, carried: CellOutcome | None) -> CellOutcome:
-        parts, start = [], 0
-        for batch in _batches(self.shard, self.subject, self.plan.batch_size):
-            rows = slice(start, start + len(batch))
-            start += len(batch)
-            parts.append(
-                attack_cell(
-                    self.name,
-                    self.attack,
-                    self.subject,
-                    batch,
-                    self.clean.select(rows),
-                    epsilon,
-                    self.plan.settings,
-                    carried=None if carried is None else carried.select(rows),
-                    on_step=self.progress.step,
-                )
+        request = CellRequest(
+            model=self.subject.name,
+            attack=self.name,
+            epsilon=epsilon,
+            shard=self.shard_number,
+            clean=self.clean,
+            carried=carried,
+            spared=spared,
+            begun=None if folder is None else folder.load_part(key),
+        )
+        keep = no_keep if folder is None else partial(folder.save_part, key)
+        outcome = self.engine.cell(request, self.progress.step, keep)
+        if not outcome.finished:
+            self.progress.warn(
+                f"{self.name} on {self.subject.name} at {epsilon:.4g} failed: {outcome.message}"
             )
-        return CellOutcome.concatenate(parts)
+        elif folder is not None:
+            folder.save_cell(key, outcome)
+        return outcome, False
+
+    def _finished(self, outcome: CellOutcome, reused: bool) -> None:
+        """Tell that a cell ended, and how many samples fell in it that were right before."""
+        broken = int(((outcome.correct == 0) & (self.clean.correct > 0)).sum())
+        forwards = 0 if reused else int(outcome.forwards.sum())
+        self.progress.finished(reused=reused, broken=broken, forwards=forwards)
+
+
+_NOT_COVERED = "run on the first samples only"
+_STAGE_FAILED = "an earlier stage of the suite failed"
+
+
+def _worse(one: CellOutcome | None, other: CellOutcome | None) -> CellOutcome | None:
+    """Of each sample the outcome that is worse for the model, the first where neither is."""
+    return one if other is None else other if one is None else cascaded(one, other)
+
+
+def _suite(lanes: Sequence[_Lane]) -> list[dict[float, CellOutcome]]:
+    """The outcomes of a suite's stages, each started from the one before, and then its own."""
+    found: list[dict[float, CellOutcome]] = []
+    ran: list[dict[float, CellOutcome]] = []
+    for lane in lanes:
+        found.append(lane.run(ran[-1] if ran else None))
+        if lane.left_out is None:
+            ran.append(found[-1])
+    if not ran:
+        return [*found, found[0]]
+    return [*found, {epsilon: total([stage[epsilon] for stage in ran]) for epsilon in ran[0]}]
+
+
+def _run_rows(
+    plan: Plan, lanes: Sequence[_Lane], whole: str, found: dict[tuple[str, str, float, int], CellOutcome]
+) -> None:
+    """One job: an attack, or a suite with its stages, on one model for one shard."""
+    rows = [lane.name for lane in lanes]
+    suite = whole not in rows
+    outcomes = _suite(lanes) if suite else [lanes[0].run()]
+    for row, at in zip([*rows, whole] if suite else rows, outcomes, strict=True):
+        for epsilon, outcome in at.items():
+            found[lanes[0].subject.name, row, epsilon, lanes[0].shard_number] = outcome
 
 
 def run_plan(
-    plan: Plan, folder: RunFolder | None, progress: Progress
+    plan: Plan, folder: RunFolder | None, progress: Progress, engine: Engine
 ) -> tuple[dict[str, CleanOutcome], dict[tuple[str, str, float], CellOutcome]]:
-    """Do what is not done yet; returns the clean outcomes and those of all cells."""
-    shards = plan.shards
-    progress.begin(len(plan.subjects) * len(plan.attacks) * len(plan.epsilons) * len(shards))
-    clean_parts: dict[str, list[CleanOutcome]] = {}
-    cell_parts: dict[tuple[str, str, float], list[CellOutcome]] = {}
-    for subject in plan.subjects:
-        clean = [_clean(plan, subject, k, shard, folder) for k, shard in enumerate(shards)]
-        clean_parts[subject.name] = clean
-        for name in plan.attacks:
-            for k, shard in enumerate(shards):
-                lane = _Lane(plan, subject, name, k, shard, clean[k], folder, progress)
-                for epsilon, outcome in lane.run().items():
-                    cell_parts.setdefault((subject.name, name, epsilon), []).append(outcome)
+    """Do what is not done yet; returns the clean outcomes and those of all cells.
+
+    Raises:
+        KeyboardInterrupt: It was interrupted; what is finished is kept in the folder.
+    """
+    shards, suites = plan.shards, plan.stages
+    stages = {stage for names in suites.values() for stage in names}
+    searches = len(plan.attacks) - len(suites)
+    progress.begin(len(plan.subjects) * searches * len(plan.epsilons) * len(shards))
+    clean: dict[tuple[str, int], CleanOutcome] = {}
+    found: dict[tuple[str, str, float, int], CellOutcome] = {}
+
+    def judge(model: str, k: int) -> None:
+        clean[model, k] = _clean(engine, model, k, folder)
+
+    def attack(subject: Subject, name: str, k: int) -> None:
+        lanes = [
+            _Lane(plan, subject, row, k, shards[k], clean[subject.name, k], engine, folder, progress)
+            for row in suites.get(name, [name])
+        ]
+        _run_rows(plan, lanes, name, found)
+
+    numbers = range(len(shards))
+    jobs: list[Callable[[], None]] = [partial(judge, s.name, k) for s in plan.subjects for k in numbers]
+    engine.run(jobs)
+    names = [name for name in plan.attacks if name not in stages]
+    jobs = [partial(attack, s, name, k) for s in plan.subjects for name in names for k in numbers]
+    engine.run(jobs)
+    whole = {(model, row, epsilon): None for model, row, epsilon, _ in found}
     return (
-        {name: CleanOutcome.concatenate(parts) for name, parts in clean_parts.items()},
-        {key: CellOutcome.concatenate(parts) for key, parts in cell_parts.items()},
+        {s.name: CleanOutcome.concatenate([clean[s.name, k] for k in numbers]) for s in plan.subjects},
+        {cell: CellOutcome.concatenate([found[*cell, k] for k in numbers]) for cell in whole},
     )

@@ -7,7 +7,7 @@ at every gradient that passes. What an attack claims is never needed: the door s
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -38,11 +38,13 @@ class Target:
         *,
         member: int | None = None,
         others: Mapping[str, Callable[[Tensor], Target]] | None = None,
+        run: Sequence[str] = (),
     ) -> None:
         self._ledger = ledger
         self._rows = torch.arange(len(ledger.clean), device=ledger.clean.device) if rows is None else rows
         self._member = member
         self._others = others or {}
+        self._run = tuple(run)
         facts = ledger.oracle.facts
         self.bounds = ledger.ball.bounds
         self.classes = facts.classes
@@ -53,11 +55,33 @@ class Target:
 
     def select(self, rows: Tensor) -> Target:
         """The same door for some of its rows: positions (repeats allowed) or a mask."""
-        return Target(self._ledger, self._rows[rows], member=self._member, others=self._others)
+        return self._view(self._rows[rows], self._member)
+
+    def _view(self, rows: Tensor, member: int | None) -> Target:
+        return Target(self._ledger, rows, member=member, others=self._others, run=self._run)
+
+    @property
+    def name(self) -> str:
+        """What the run calls the model."""
+        return self._ledger.oracle.facts.name
+
+    @property
+    def run(self) -> tuple[str, ...]:
+        """The names of all models of the run, this one among them; `other` opens their doors."""
+        return self._run
+
+    @property
+    def targets(self) -> Tensor | None:
+        """The classes to be reached, int64 [row]; None in an untargeted run."""
+        targets = self._ledger.targets
+        return None if targets is None else targets[self._rows]
 
     @property
     def broken(self) -> Tensor:
-        """Which rows have a valid adversarial example, bool [row]; never set for randomised models."""
+        """Which rows have a valid adversarial example, bool [row]; never set for randomised models.
+
+        In a targeted run that is one that is classified as the target.
+        """
         return self._ledger.broken[self._rows]
 
     @property
@@ -82,10 +106,7 @@ class Target:
             return None
         if self._member is not None or len(self._ledger.oracle.members) == 1:
             return [(1.0, self)]
-        return [
-            (m.probability, Target(self._ledger, self._rows, member=k, others=self._others))
-            for k, m in enumerate(self._ledger.oracle.members)
-        ]
+        return [(m.probability, self._view(self._rows, k)) for k, m in enumerate(self._ledger.oracle.members)]
 
     @property
     def _shown(self) -> tuple[Member, ...]:
@@ -125,7 +146,7 @@ class Target:
         Args:
             images: One for every row.
             at: ``input``: the backbone's Jacobian at the image itself. ``front-end``: at the front end's
-                output, which stands for the image (straight through).
+                output, then through the front end's declared surrogate; straight through without one.
 
         Raises:
             ValueError: No member has a front end, or `at` is unknown.
@@ -159,7 +180,7 @@ class Target:
                 f"not {tuple(images.shape)}; use target.select(rows) for fewer or repeated rows"
             )
         if ledger.deadline is not None and time.monotonic() > ledger.deadline:
-            raise CellTimeoutError("the cell used up its time")
+            raise CellTimeoutError
         covered = ledger.affordable(rows)
         if covered is None:
             return self._answered(images, rows, ask)

@@ -43,8 +43,8 @@ class RunFolder:
         warnings: Sentences about files that were damaged and count as missing.
 
     Raises:
-        UserError: The path is a file or cannot be written to, or the folder belongs to another run or is in use
-            by one.
+        UserError: The path is a file or cannot be written to, or the folder belongs to another run or is in
+            use by one.
     """
 
     def __init__(

@@ -18,9 +18,9 @@ NAME = "run.lock"
 class FolderLock:
     """Holds a folder until `release`.
 
-    The lock is the operating system's, on a file that says who holds it, so that it ends with its process however
-    that ends: a file that a killed run left behind is taken over. Where there are no such locks, as on some
-    network file systems, the folder is not guarded.
+    The lock is the operating system's, on a file that says who holds it, so that it ends with its process
+    however that ends: a file that a killed run left behind is taken over. Where there are no such locks, as
+    on some network file systems, the folder is not guarded.
 
     Args:
         folder: An existing folder.

@@ -166,10 +166,10 @@ def _attributes(parts: Sequence[xr.Dataset]) -> dict[str, object]:
     """Those of the first part; warnings of all, and where the others differ, that they do."""
     merged = dict(parts[0].attrs)
     warnings = [w for part in parts for w in json.loads(part.attrs.get("warnings", "[]"))]
-    for attribute in ("unmask_version", "versions", "device"):
+    for attribute in ("unmask_version", "versions", "device", "computed", "plugins"):
         if len({str(part.attrs.get(attribute)) for part in parts}) > 1:
             warnings.append(f"merged from parts that differ in {attribute}; that of the first is kept.")
-    for attribute in ("manifest", "samples_sha256"):
+    for attribute in ("manifest", "manifest_folder", "samples_sha256"):
         found = {str(part.attrs.get(attribute, "")) for part in parts}
         if len(found) > 1:
             merged[attribute] = ""

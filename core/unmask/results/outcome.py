@@ -149,8 +149,8 @@ class CellOutcome(_Outcome):
         target_clean: The same for the clean image.
         label_probability: Softmax probability of the label [sample]; None where it was not kept.
         squared_probability: Sum over classes of the squared softmax probabilities [sample]; likewise.
-        searched_twice: 1 where a search in half precision was repeated in float32, else 0 [sample]; None where
-            the run is in float32.
+        searched_twice: 1 where a search in half precision was repeated in float32, else 0 [sample]; None
+            where the run is in float32.
         raw_correct: `correct` as this search alone left it, whatever smaller radii found [sample]; None
             where the search was spared the samples that had fallen there.
         overlooked: 1 where the attack returned an example that fails although one it had shown to the model

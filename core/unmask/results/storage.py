@@ -58,8 +58,8 @@ def save(dataset: xr.Dataset, path: str | os.PathLike[str]) -> Path:
         # The netCDF library does not say what stopped it; a full disk is what it cannot help.
         free = shutil.disk_usage(path.parent).free / 2**20
         raise UserError(
-            f"the result cannot be written here: {error}; {free:.1f} MiB of space are left. Make room and run "
-            "again, or choose another place.",
+            f"the result cannot be written here: {error}; {free:.1f} MiB of space are left. Make room and "
+            "run again, or choose another place.",
             file=str(path),
         ) from error
     return path
@@ -102,8 +102,8 @@ def load(path: str | os.PathLike[str]) -> xr.Dataset:
         dataset = _with_attributes(_with_whole_text(dataset), _unpacked)
     except (ValueError, TypeError) as error:
         raise UserError(
-            f"cannot be read as a result: its attributes are damaged ({error}). Run the manifest again to make "
-            "it anew.",
+            f"cannot be read as a result: its attributes are damaged ({error}). Run the manifest again to "
+            "make it anew.",
             file=str(path),
         ) from error
     _check_schema(dataset, path)

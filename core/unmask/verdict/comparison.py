@@ -9,9 +9,11 @@ outcomes are 0 or 1, sign flips otherwise.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
 from unmask import statistics
 from unmask.verdict.evidence import WEAKEST_SEARCH, Radius
@@ -58,15 +60,36 @@ class Comparison:
     advice: str
     missing: str
     same_search: bool = False
+    evidence: ClassVar[bool] = True
+
+    def look(self, places: Sequence[Radius]) -> list[Finding]:
+        """The comparison at every radius."""
+        return [finding for place in places for finding in self.findings(place)]
+
+    def why_not(self, places: Sequence[Radius], front_end: bool) -> str:
+        """What to add so that it can be made."""
+        if self.family == "bypass" and not front_end:
+            return "It has no front end that could be left out of the backward pass."
+        if not any(place.of("white-box") for place in places):
+            return "Add a gradient attack such as 'pgd' for the others to be compared with."
+        if any(place.of(self.family) for place in places):
+            return (
+                f"Give the gradient attacks at least {WEAKEST_SEARCH} steps, so that the comparison is fair."
+            )
+        return self.missing
 
     def findings(self, radius: Radius) -> list[Finding]:
         """The comparison for each attack of the family that can be compared fairly."""
         found = []
         for attack in radius.of(self.family):
             white = self._references(attack, radius.of("white-box"))
-            if not white or not radius.samples or not _fair(attack, white, radius):
+            if not white:
                 continue
             difference = radius.correct(white) - radius.correct([attack])
+            both = ~np.isnan(difference)
+            difference = difference[both]
+            if not len(difference) or not _fair(attack, white, radius, both):
+                continue
             found.append(
                 Finding(
                     name=self.name,
@@ -84,12 +107,12 @@ class Comparison:
         return same if same and self.same_search else white
 
 
-def _fair(attack: AttackRow, white: Sequence[AttackRow], radius: Radius) -> bool:
+def _fair(attack: AttackRow, white: Sequence[AttackRow], radius: Radius, both: NDArray[np.bool_]) -> bool:
     """Whether the white-box attacks had a chance: enough steps, or as many as the same search."""
     for row in white:
         if row.use == attack.use and row.steps and attack.steps and row.steps >= attack.steps:
             return True
-    standing = radius.correct(white) > 0
+    standing = both & (radius.correct(white) > 0)
     if not standing.any():
         return True
     spent = np.nansum(radius.variable("backwards", white), axis=0)[standing]

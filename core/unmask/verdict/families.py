@@ -9,9 +9,9 @@ from typing import Any, Literal
 import attrs
 import xarray as xr
 
-from unmask.dimensions import ATTACK
+from unmask.dimensions import ATTACK, is_diagnostic
 
-__all__ = ["AttackRow", "Family", "attack_rows"]
+__all__ = ["AttackRow", "Family", "attack_row", "attack_rows"]
 
 Family = Literal["white-box", "black-box", "zero-order", "bypass", "transfer", "other"]
 
@@ -29,13 +29,37 @@ class AttackRow:
             estimates it from scores, ``bypass`` replaces a part of it, ``black-box`` searches by scores or
             labels, ``transfer`` brings examples from another model. ``other`` mixes these or is unknown, and
             takes no part.
-        steps: Gradient steps of all restarts together; None when its settings do not say.
+        steps: Gradient steps of all restarts (and targets) together; None when its settings do not say.
+        loss: What it climbs: ``ce``, ``margin``, ``dlr``; "" when its settings do not say.
+        averaged: Its gradient is averaged over the model's randomness.
+        within: It searches inside the ball; otherwise it seeks the nearest example, at any distance.
+        diagnostic: The run added it for the verdict.
     """
 
     name: str
     use: str
     family: Family
     steps: int | None
+    loss: str = ""
+    averaged: bool = False
+    within: bool = True
+    diagnostic: bool = False
+
+
+def attack_row(
+    name: str, use: str, access: str, gradient: str, search: str, settings: Mapping[str, Any]
+) -> AttackRow:
+    """An attack by what the result says of it, were it the only one."""
+    return AttackRow(
+        name=name,
+        use=use,
+        family=_family(access, gradient, settings),
+        steps=_steps(settings),
+        loss=str(settings.get("loss", "")),
+        averaged=_averaged(gradient, settings),
+        within=search == "within",
+        diagnostic=is_diagnostic(name),
+    )
 
 
 def attack_rows(results: xr.Dataset) -> list[AttackRow]:
@@ -48,15 +72,19 @@ def attack_rows(results: xr.Dataset) -> list[AttackRow]:
     names = [str(n) for n in results[ATTACK].values]
     for i, name in enumerate(names):
         here = results.isel({ATTACK: i})
-        settings = _settings(here)
-        family = _family(str(here["access"].item()), str(here["gradient"].item()), settings)
-        suite = name.rpartition("/")[0]
+        use, access, gradient, search = (
+            str(here[said].item()) for said in ("use", "access", "gradient", "search")
+        )
+        row = attack_row(name, use, access, gradient, search, _settings(here))
+        family = row.family
+        # What the run added for the verdict is no suite: each of its rows is a search of its own.
+        suite = "" if is_diagnostic(name) else name.rpartition("/")[0]
         earlier = {row.family for row in rows if suite and row.name.rpartition("/")[0] == suite}
         if any(other.startswith(f"{name}/") for other in names) or (
             family == "white-box" and earlier - {"white-box"}
         ):
             family = "other"
-        rows.append(AttackRow(name, str(here["use"].item()), family, _steps(settings)))
+        rows.append(attrs.evolve(row, family=family))
     return rows
 
 
@@ -92,7 +120,16 @@ def _named_sources(gradient: Any) -> Iterator[str]:
 
 
 def _steps(settings: Mapping[str, Any]) -> int | None:
-    steps, restarts = settings.get("steps"), settings.get("restarts", 1)
-    if isinstance(steps, int) and isinstance(restarts, int):
-        return steps * restarts
-    return None
+    total = settings.get("steps")
+    if not isinstance(total, int):
+        return None
+    for name in ("restarts", "targets"):
+        runs = settings.get(name, 1)
+        total *= max(runs, 1) if isinstance(runs, int) else 1
+    return total
+
+
+def _averaged(gradient: str, settings: Mapping[str, Any]) -> bool:
+    draws = settings.get("eot", 1)
+    sources = {s.rpartition(":")[2] for s in (gradient, *_named_sources(settings.get("gradient")))}
+    return "eot" in sources or (isinstance(draws, int) and draws > 1)

@@ -15,7 +15,12 @@ def randomness(results: xr.Dataset) -> Indicator:
     kind = str(results["randomness"].item())
     clean = results["clean_correct"].values
     random = kind != "deterministic"
-    if random:
+    if random and results.attrs.get("protocol") == "single-draw":
+        advice = (
+            "The model answers at random, and every sample was scored by one draw; the protocol "
+            "'expected' leaves luck out."
+        )
+    elif random:
         how = (
             "exactly, over its members"
             if kind == "enumerated"

@@ -93,7 +93,8 @@ class ReferenceStage:
             for row, seed in enumerate(seeds):
                 one = target.select(torch.tensor([row], device=images.device))
                 attack = self._built(one, budget, seed, images.device)
-                unit = (images[row : row + 1] - low) / (high - low)
+                # The reference flattens by view, which no other layout allows.
+                unit = ((images[row : row + 1] - low) / (high - low)).contiguous()
                 adversarial = attack.perturb(unit, labels[row : row + 1])
                 if not torch.equal(adversarial, unit):
                     found[row] = (low + (high - low) * adversarial[0]).to(found.dtype)

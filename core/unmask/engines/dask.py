@@ -1,0 +1,259 @@
+"""Worker processes, on this machine or on a cluster, fed by Dask.
+
+The unit of work is a cell of a shard: model, attack, radius, 256 samples. The radii of one attack on one
+model and shard follow each other, since what was found at a smaller radius counts at a larger one; so do the
+stages of a suite. Everything else is independent. Models and samples travel once to each worker; a request
+holds what the clean images and the smaller radii gave. Results come back to the process that started the
+run, which alone writes files.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import torch
+
+from unmask.engines.arithmetic import answers_hash
+from unmask.engines.engine import Engine
+from unmask.engines.shipping import Shipment, pack
+from unmask.engines.worker import Delivery, answer, overruns
+from unmask.errors import UserError
+from unmask.evaluation import interrupt
+from unmask.evaluation.execution import CellRequest, limit_of
+from unmask.results.outcome import CellOutcome, CleanOutcome
+
+if TYPE_CHECKING:
+    from unmask.engines.choice import EngineChoice
+    from unmask.evaluation.inspection import ModelFacts
+    from unmask.evaluation.preparation.preparing import Preparation
+    from unmask.evaluation.schedule import Plan
+
+__all__ = ["Workers", "workers"]
+
+DEATHS = 3
+"""Deaths of worker processes over one cell after which it counts as failed: one may be anybody's fault."""
+
+_MANY = 64
+"""Cells that are asked for at the same time, at least, of a cluster that may grow."""
+
+
+@contextmanager
+def workers(
+    choice: EngineChoice, plan: Plan, preparation: Preparation, facts: Mapping[str, ModelFacts]
+) -> Iterator[Engine]:
+    """The engine, for as long as its workers are there; arguments as for `EngineChoice.opened`.
+
+    Raises:
+        UserError: The workers cannot be had, or cannot be given the models.
+    """
+    answers = {name: answers_hash(known, plan.data.images) for name, known in facts.items()}
+    content = pack(Shipment(plan, preparation.for_worker(), facts, torch.get_num_threads(), answers))
+    run = uuid.uuid4().hex
+    with ExitStack() as stack:
+        client = stack.enter_context(_client(choice))
+        there = _await_workers(client, choice)
+        client.register_plugin(Delivery(run, content))
+        if choice.scheduler is not None:
+            # A cluster outlives the run; its workers need not keep the models.
+            stack.callback(client.unregister_worker_plugin, f"unmask-{run}")
+        yield Workers(plan, client, run, there if choice.scheduler is None else max(_MANY, 2 * there))
+
+
+@contextmanager
+def _client(choice: EngineChoice) -> Iterator[Any]:
+    """A client of workers started here, or of a running scheduler."""
+    import dask
+    from distributed import Client, LocalCluster
+
+    if choice.scheduler is not None:
+        try:
+            client = Client(choice.scheduler, timeout="20s", set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"no Dask scheduler answers at '{choice.scheduler}': {error}. Start one with `dask "
+                "scheduler`, or leave 'scheduler' out and give a number of workers.",
+                where="scheduler",
+            ) from error
+        with client:
+            yield client
+        return
+    count = choice.workers or _cores()
+    threads = max(1, _cores() // count)
+    settings = {
+        "distributed.scheduler.allowed-failures": DEATHS - 1,
+        "distributed.nanny.pre-spawn-environ.OMP_NUM_THREADS": threads,
+        "distributed.nanny.pre-spawn-environ.MKL_NUM_THREADS": threads,
+        "distributed.nanny.pre-spawn-environ.OPENBLAS_NUM_THREADS": threads,
+    }
+    with tempfile.TemporaryDirectory(prefix="unmask-") as scratch, dask.config.set(settings):
+        try:
+            cluster = LocalCluster(
+                n_workers=count,
+                threads_per_worker=1,
+                processes=True,
+                host="127.0.0.1",
+                dashboard_address=None,
+                memory_limit=None,
+                local_directory=scratch,
+                silence_logs=logging.CRITICAL,
+            )
+        except (OSError, RuntimeError) as error:
+            raise UserError(
+                f"no workers can be started: {error}. A script that asks for workers needs the line "
+                "`if __name__ == '__main__':` before it does; without workers everything runs in this "
+                "process.",
+                where="workers",
+            ) from error
+        with cluster, Client(cluster, set_as_default=False) as client:
+            yield client
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _await_workers(client: Any, choice: EngineChoice) -> int:
+    """How many workers there are; waits for the first."""
+    try:
+        client.wait_for_workers(choice.workers or 1, timeout=120)
+    except TimeoutError as error:
+        raise UserError(
+            "the scheduler has no workers. Start some with `dask worker ADDRESS`.",
+            where="scheduler" if choice.scheduler else "workers",
+        ) from error
+    mine = _versions()
+    found: Mapping[str, Mapping[str, str]] = client.run(_versions)
+    for address, theirs in found.items():
+        if theirs != mine:
+            raise UserError(
+                f"the worker {address} has {theirs}, this process {mine}. Install the same on both.",
+                where="scheduler",
+            )
+    return len(found)
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "python": ".".join(map(str, sys.version_info[:2])),
+        **{name: metadata.version(name) for name in ("unmask", "torch")},
+    }
+
+
+@attrs.define(eq=False)
+class Workers:
+    """The cells of an evaluation, answered by the workers of a Dask client; an `Engine`.
+
+    Attributes:
+        plan: The evaluation.
+        client: Asks them.
+        name: Names the evaluation among the workers.
+        together: How many requests are on their way at the same time.
+    """
+
+    plan: Plan
+    client: Any
+    name: str
+    together: int
+    _notes: set[str] = attrs.field(factory=set)
+    _ended: threading.Event = attrs.field(factory=threading.Event)
+
+    def run(self, jobs: Sequence[Callable[[], None]]) -> None:
+        """As `Engine.run`, several at a time; an interrupted run still waits for what is being computed."""
+        failure: BaseException | None = None
+        pool = ThreadPoolExecutor(min(self.together, max(len(jobs), 1)), thread_name_prefix="unmask")
+        waiting: set[Future[None]] = {pool.submit(job) for job in jobs}
+        try:
+            while waiting:
+                done, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
+                for future in done:
+                    error = None if future.cancelled() else future.exception()
+                    if error is not None and failure is None:
+                        failure = error
+                        if not isinstance(error, KeyboardInterrupt):
+                            self._ended.set()
+                        for other in waiting:
+                            other.cancel()
+            if failure is not None:
+                raise failure
+        finally:
+            # Reached early only by a second Ctrl-C: nobody waits for an answer any more.
+            if waiting:
+                self._ended.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def clean(self, model: str, shard: int) -> CleanOutcome:
+        """As `Engine.clean`."""
+        found = self._answer((model, shard))
+        if isinstance(found, str):
+            raise UserError(f"the clean images cannot be judged: {found}.", where=f"models.{model}")
+        assert isinstance(found, CleanOutcome)
+        return found
+
+    def cell(
+        self,
+        request: CellRequest,
+        on_step: Callable[[int, int, int], None],
+        keep: Callable[[CellOutcome], None],
+    ) -> CellOutcome:
+        """As `Engine.cell`; steps are not told, and a cell is kept whole or not at all."""
+        found = self._answer(request)
+        if isinstance(found, str):
+            return CellOutcome.failed(len(request.clean), found)
+        assert isinstance(found, CellOutcome)
+        return found
+
+    def notes(self) -> list[str]:
+        """What the workers had to say."""
+        return sorted(self._notes)
+
+    def _answer(self, request: CellRequest | tuple[str, int]) -> CellOutcome | CleanOutcome | str:
+        """A worker's answer, or why there is none."""
+        from distributed import KilledWorker
+
+        interrupt.stop_if_asked()
+        limit = limit_of(self.plan, request.attack) if isinstance(request, CellRequest) else None
+        key = f"unmask-{uuid.uuid4().hex}"
+        future = self.client.submit(answer, self.name, request, key=key, pure=False)
+        while True:
+            try:
+                found, note = future.result(timeout=0.5)
+            except TimeoutError:
+                if self._ended.is_set():
+                    future.cancel()
+                    raise KeyboardInterrupt from None
+                if limit is not None and self._overran(key):
+                    future.cancel()
+                    return (
+                        f"CellTimeoutError: the attack did not end {limit:g} s after it began, and was ended"
+                    )
+                continue
+            except KilledWorker:
+                return (
+                    f"the worker process died {DEATHS} times over this cell: the attack or model crashes "
+                    "it, or there is too little memory"
+                )
+            except CancelledError as error:
+                if self._ended.is_set():
+                    raise KeyboardInterrupt from None
+                raise UserError(
+                    "the connection to the scheduler is lost; what is finished is kept. Run again to go on.",
+                    where="scheduler",
+                ) from error
+            if note:
+                self._notes.add(note)
+            answered: CellOutcome | CleanOutcome = found
+            return answered
+
+    def _overran(self, key: str) -> bool:
+        return any(task == key for _, task in self.client.get_events(overruns(self.name)))

@@ -1,0 +1,135 @@
+"""What happens in a worker: unpack once, then answer one request after the other."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from distributed import WorkerPlugin, get_worker
+
+from unmask.engines.arithmetic import answers_hash
+from unmask.engines.shipping import Shipment, unpack
+from unmask.evaluation.execution import CellRequest, clean_outcome, limit_of, outcome_of
+from unmask.results.outcome import CellOutcome, CleanOutcome
+
+if TYPE_CHECKING:
+    from unmask.evaluation.schedule import Plan
+
+__all__ = ["Delivery", "answer", "overruns"]
+
+GRACE = 5.0
+"""Seconds that an attack gets to notice that its time is over, before its process is ended."""
+
+_contents: dict[str, bytes] = {}
+_plans: dict[str, tuple[Plan, str]] = {}
+_one_at_a_time = threading.RLock()
+"""Models are asked by one thread at a time: the random state of a process, which they may draw from, is
+one."""
+
+
+def overruns(run: str) -> str:
+    """The topic under which a worker tells that it will end itself."""
+    return f"unmask-overruns-{run}"
+
+
+class Delivery(WorkerPlugin):
+    """A shipment on its way to every worker, also to those that join later.
+
+    Args:
+        run: Names the evaluation.
+        content: The packed shipment.
+    """
+
+    idempotent = False
+
+    def __init__(self, run: str, content: bytes) -> None:
+        self.name = f"unmask-{run}"
+        self._run, self._content = run, content
+
+    def setup(self, worker: Any) -> None:
+        """The worker has it."""
+        _contents[self._run] = self._content
+        if worker.nanny is not None:
+            # Ctrl-C reaches every process of the terminal; the one that has the workers decides what it
+            # means.
+            with contextlib.suppress(ValueError):
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def teardown(self, worker: Any) -> None:
+        """The evaluation is over."""
+        _contents.pop(self._run, None)
+        _plans.pop(self._run, None)
+
+
+def answer(run: str, request: CellRequest | tuple[str, int]) -> tuple[CellOutcome | CleanOutcome, str]:
+    """The outcome of a cell, or (a model, a shard) of the clean images; and what is to be said of the
+    worker."""
+    worker = get_worker()
+    with _one_at_a_time:
+        plan, note = _plan(run)
+        if not isinstance(request, CellRequest):
+            return clean_outcome(plan, *request), note
+        task = str(worker.get_current_task())
+        with _ended_by_force(worker, run, task, limit_of(plan, request.attack)):
+            try:
+                return outcome_of(plan, request), note
+            except KeyboardInterrupt:
+                return CellOutcome.failed(len(request.clean), "KeyboardInterrupt"), note
+
+
+def _plan(run: str) -> tuple[Plan, str]:
+    if run not in _plans:
+        shipment = unpack(_contents[run])
+        note = _agree(shipment)
+        _plans[run] = shipment.preparation.applied(shipment.plan, shipment.facts), note
+    return _plans[run]
+
+
+def _agree(shipment: Shipment) -> str:
+    """Compute as the sender does, with as many threads if that is what it takes; else say so."""
+    images = shipment.plan.data.images
+
+    def same() -> bool:
+        return all(
+            answers_hash(known, images) == shipment.answers[name] for name, known in shipment.facts.items()
+        )
+
+    if same():
+        return ""
+    mine = torch.get_num_threads()
+    torch.set_num_threads(shipment.threads)
+    if same():
+        return ""
+    torch.set_num_threads(mine)
+    return (
+        "a worker rounds differently (another processor or library), so outcomes may depend on which worker "
+        "computed them."
+    )
+
+
+@contextmanager
+def _ended_by_force(worker: Any, run: str, task: str, limit: float | None) -> Iterator[None]:
+    """End the process when an attack does not come back long after its time, if somebody starts it anew."""
+    if limit is None or worker.nanny is None:
+        yield
+        return
+
+    def end() -> None:
+        worker.log_event(overruns(run), task)
+        time.sleep(GRACE)  # so that it is known before the process is gone, and the task given up
+        os._exit(1)
+
+    timer = threading.Timer(limit + GRACE, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
