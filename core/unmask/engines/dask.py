@@ -41,8 +41,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Workers", "workers"]
 
-DEATHS = 3
-"""Deaths of worker processes over one cell after which it counts as failed: one may be anybody's fault."""
+DEATHS = 2
+"""Worker processes that may die with a cell before it is computed alone.
+
+A worker takes all with it that it had been given, so a death may be another cell's fault, or nobody's. What
+dies as often while nothing else runs has failed by its own.
+"""
 
 _MANY = 64
 """Cells that are asked for at the same time, at least, of a cluster that may grow."""
@@ -90,11 +94,13 @@ def _client(choice: EngineChoice) -> Iterator[Any]:
         return
     count = choice.workers or _cores()
     threads = max(1, _cores() // count)
+    # In the place of Dask's own settings, whose MALLOC_TRIM_THRESHOLD_ makes glibc give every tensor's
+    # memory back at once, and fault it in anew for the next one.
+    environment = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), threads)
     settings = {
         "distributed.scheduler.allowed-failures": DEATHS - 1,
-        "distributed.nanny.pre-spawn-environ.OMP_NUM_THREADS": threads,
-        "distributed.nanny.pre-spawn-environ.MKL_NUM_THREADS": threads,
-        "distributed.nanny.pre-spawn-environ.OPENBLAS_NUM_THREADS": threads,
+        "distributed.nanny.pre-spawn-environ": environment,
+        "distributed.worker.profile.enabled": False,
     }
     with tempfile.TemporaryDirectory(prefix="unmask-") as scratch, dask.config.set(settings):
         try:
@@ -166,6 +172,9 @@ class Workers:
     name: str
     together: int
     _notes: set[str] = attrs.field(factory=set)
+    _quiet: threading.Condition = attrs.field(factory=threading.Condition)
+    _running: int = 0
+    _alone: bool = False
     _ended: threading.Event = attrs.field(factory=threading.Event)
 
     def run(self, jobs: Sequence[Callable[[], None]]) -> None:
@@ -221,7 +230,36 @@ class Workers:
         """A worker's answer, or why there is none."""
         from distributed import KilledWorker
 
+        for alone in (False, True):
+            with self._admitted(alone):
+                try:
+                    return self._asked(request)
+                except KilledWorker:
+                    continue
+        return (
+            f"its worker process died {DEATHS} times while nothing else was computed: the attack or model "
+            "crashes it, or there is too little memory"
+        )
+
+    @contextmanager
+    def _admitted(self, alone: bool) -> Iterator[None]:
+        """One request among others, or while there is no other."""
+        with self._quiet:
+            self._quiet.wait_for(lambda: not self._alone and not (alone and self._running))
+            self._running += 1
+            self._alone = alone
+        try:
+            yield
+        finally:
+            with self._quiet:
+                self._running -= 1
+                self._alone = False
+                self._quiet.notify_all()
+
+    def _asked(self, request: CellRequest | tuple[str, int]) -> CellOutcome | CleanOutcome | str:
         interrupt.stop_if_asked()
+        if self._ended.is_set():
+            raise KeyboardInterrupt
         limit = limit_of(self.plan, request.attack) if isinstance(request, CellRequest) else None
         key = f"unmask-{uuid.uuid4().hex}"
         future = self.client.submit(answer, self.name, request, key=key, pure=False)
@@ -235,14 +273,9 @@ class Workers:
                 if limit is not None and self._overran(key):
                     future.cancel()
                     return (
-                        f"CellTimeoutError: the attack did not end {limit:g} s after it began, and was ended"
+                        f"CellTimeoutError: the attack did not end {limit:g} s after its start, and was ended"
                     )
                 continue
-            except KilledWorker:
-                return (
-                    f"the worker process died {DEATHS} times over this cell: the attack or model crashes "
-                    "it, or there is too little memory"
-                )
             except CancelledError as error:
                 if self._ended.is_set():
                     raise KeyboardInterrupt from None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -13,15 +13,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unmask.dimensions import Status
-from unmask.evaluation.batching import BatchSize
 from unmask.evaluation.borderline import hangs_on_rounding
 from unmask.evaluation.cascade import cascaded, still_missed
-from unmask.evaluation.judge import Judge, Judgement, Protocol
 from unmask.evaluation.ledger import Ledger
 from unmask.evaluation.loop import run_attack
-from unmask.evaluation.oracle import Oracle
-from unmask.evaluation.preparation.preparing import Prepared
 from unmask.evaluation.random import SampleRandom
+from unmask.evaluation.standing import Standing, checked, offer, standing_clean
+from unmask.evaluation.subject import Batch, CellSettings, Subject, judge_for
 from unmask.evaluation.target import Target
 from unmask.evaluation.task import IterativeAttack, Task
 from unmask.evaluation.threat import Ball
@@ -29,145 +27,8 @@ from unmask.results.outcome import CellOutcome, CleanOutcome
 
 if TYPE_CHECKING:
     from unmask.components import ConfiguredAttack
-    from unmask.kernels import Kernels
 
-__all__ = ["Batch", "CellSettings", "Subject", "attack_cell", "judge_clean"]
-
-
-@attrs.frozen(eq=False)
-class Batch:
-    """Some samples that are attacked together, on the model's device.
-
-    Attributes:
-        images: [sample, channel, height, width].
-        labels: int64 [sample].
-        ids: int64 [sample].
-    """
-
-    images: Tensor
-    labels: Tensor
-    ids: Tensor
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-
-@attrs.frozen(eq=False)
-class Subject:
-    """A model of the run, ready to be asked.
-
-    Attributes:
-        name: Its name in the run.
-        oracle: How it is asked.
-        others: All models that an attack may transfer from, by name; those given as modules among them.
-        run: The names of the run's models.
-        prepared: How it is searched, where not by `oracle`, whose answers are the verdict.
-        batch: How many samples are attacked together.
-    """
-
-    name: str
-    oracle: Oracle
-    others: Mapping[str, Oracle] = attrs.field(factory=dict)
-    run: Sequence[str] = ()
-    prepared: Prepared | None = None
-    batch: BatchSize = attrs.field(factory=lambda: BatchSize(256))
-
-    def searched_by(self, nearest: bool) -> list[Oracle]:
-        """What a search asks; then, in half precision, what near misses are searched again by.
-
-        A nearest search has no near misses: its distances are the result, so it is made in float32 at once.
-        """
-        if self.prepared is None:
-            return [self.oracle]
-        search, again = self.prepared.search, self.prepared.again
-        return [again] if nearest or search is again else [search, again]
-
-
-@attrs.frozen
-class CellSettings:
-    """What all cells of a run share.
-
-    Attributes:
-        norm: The norm of the threat model.
-        bounds: Smallest and largest valid pixel value.
-        seed: The run's seed.
-        draws: Draws that stand for an expectation where it cannot be enumerated.
-        max_queries: Forwards per sample and cell; an attack's own limit goes first.
-        timeout: Seconds per cell; an attack's own limit goes first.
-        kernels: Tensor kernels.
-        keep_examples: Keep the final examples.
-        targets: For every targeted attack the class to be reached, by sample id.
-        protocol: How randomised models are scored: ``expected`` or ``single-draw``.
-    """
-
-    norm: Any
-    bounds: tuple[float, float]
-    seed: int
-    draws: int
-    max_queries: int | None
-    timeout: float | None
-    kernels: Kernels = attrs.field(repr=False, eq=False)
-    keep_examples: bool = False
-    targets: Mapping[str, Mapping[int, int]] = attrs.field(factory=dict)
-    protocol: Protocol = "expected"
-
-    def targets_of(self, attack: str, batch: Batch) -> Tensor | None:
-        """The classes that an attack is to reach, int64 [sample]; None where it is not targeted."""
-        if attack not in self.targets:
-            return None
-        chosen = [self.targets[attack][identity] for identity in batch.ids.tolist()]
-        return torch.tensor(chosen, dtype=torch.int64, device=batch.labels.device)
-
-
-def _judge(subject: Subject, batch: Batch, settings: CellSettings, targets: Tensor | None = None) -> Judge:
-    return Judge(
-        subject.oracle,
-        batch.ids,
-        batch.labels,
-        settings.seed,
-        settings.draws,
-        settings.kernels,
-        targets,
-        settings.protocol,
-    )
-
-
-def judge_clean(subject: Subject, batch: Batch, settings: CellSettings) -> CleanOutcome:
-    """What the model makes of the clean images."""
-    judge = _judge(subject, batch, settings)
-    rows = torch.arange(len(batch), device=batch.images.device)
-    report = judge.score(batch.images, rows)
-    screening = judge.score(batch.images, rows, "screening") if judge.separate else report
-    return CleanOutcome(
-        correct=report.correct.cpu().numpy(),
-        screening=screening.correct.cpu().numpy(),
-        prediction=report.prediction.cpu().numpy(),
-        confidence=report.confidence.cpu().numpy(),
-        margin=report.margin.cpu().numpy(),
-        label_probability=report.label_probability.cpu().numpy(),
-        squared_probability=report.squared_probability.cpu().numpy(),
-    )
-
-
-@attrs.define(eq=False)
-class _Standing:
-    """The best candidate of every sample so far."""
-
-    images: Tensor
-    report: Judgement
-    screening: Judgement
-
-    def offer(self, rows: Tensor, images: Tensor, report: Judgement, screening: Judgement) -> None:
-        """Take these candidates where they are nearer to the attacker's aim than what stands."""
-        mine = self.screening.select(rows)
-        less = screening.missed < mine.missed
-        tied = screening.missed == mine.missed
-        better = less | (tied & (screening.gap < mine.gap))
-        chosen = better.nonzero().squeeze(1)
-        taken = rows[chosen]
-        self.images[taken] = images[chosen]
-        self.report = self.report.replaced(taken, report.select(chosen))
-        self.screening = self.screening.replaced(taken, screening.select(chosen))
+__all__ = ["attack_cell"]
 
 
 def _streams(
@@ -273,8 +134,8 @@ def attack_cell(
     if spared is not None:
         alive &= ~torch.as_tensor(spared, device=device)
     rows = alive.nonzero().squeeze(1)
-    judge = _judge(subject, batch, settings, targets)
-    standing = _start(judge, batch, clean)
+    judge = judge_for(subject, batch, settings, targets)
+    standing = standing_clean(judge, batch, clean)
     before = standing.report.missed
     outcome_counts = _Counts.none(len(batch), device)
     violations = torch.full((len(batch),), int(Status.OK), dtype=torch.int8, device=device)
@@ -319,15 +180,15 @@ def attack_cell(
             target = Target(ledger, others=doors, run=subject.run)
             task = Task(target, part.images, part.labels, ball, stream("attack"), targets=ledger.targets)
             for returned in run_attack(configured.attack, task, on_step):
-                valid, why = _checked(returned, ledger)
+                valid, why = checked(returned, ledger)
                 # The first violation of a sample is the one that is told.
                 violations[rows] = torch.where(violations[rows] == int(Status.OK), why, violations[rows])
-                _offer(standing, judge, ball, batch, rows[valid], returned[valid], deterministic, nearest)
+                offer(standing, judge, ball, batch, rows[valid], returned[valid], deterministic, nearest)
             if watched:
                 overlooked[rows] = (ledger.broken & (standing.report.missed[rows] > 0)).double()
             if deterministic:
                 seen = torch.isfinite(ledger.best_score) | ledger.broken
-                _offer(standing, judge, ball, batch, rows[seen], ledger.best[seen], deterministic, nearest)
+                offer(standing, judge, ball, batch, rows[seen], ledger.best[seen], deterministic, nearest)
                 # The door saw it fall, the judge does not: moving it by a rounding error turned the outcome.
                 turned = ledger.broken & (standing.report.missed[rows] > 0)
                 if not nearest:
@@ -360,76 +221,6 @@ def attack_cell(
     return found
 
 
-def _start(judge: Judge, batch: Batch, clean: CleanOutcome) -> _Standing:
-    """Every sample stands with its clean image, as it was judged."""
-    device = batch.images.device
-    if judge.targets is not None:
-        rows = torch.arange(len(batch), device=device)
-        report = judge.score(batch.images, rows)
-        screening = judge.score(batch.images, rows, "screening") if judge.separate else report
-        return _Standing(batch.images.clone(), report, screening)
-    report = Judgement(
-        correct=torch.as_tensor(clean.correct, device=device),
-        prediction=torch.as_tensor(clean.prediction, device=device),
-        confidence=torch.as_tensor(clean.confidence, device=device),
-        margin=torch.as_tensor(clean.margin, device=device),
-        finite=torch.isfinite(torch.as_tensor(clean.margin, device=device)),
-        missed=torch.as_tensor(clean.correct, device=device),
-        gap=torch.as_tensor(clean.margin, device=device),
-        label_probability=torch.as_tensor(clean.label_probability, device=device),
-        squared_probability=torch.as_tensor(clean.squared_probability, device=device),
-    )
-    estimate = torch.as_tensor(clean.screening, device=device)
-    screening = attrs.evolve(report, correct=estimate, missed=estimate)
-    return _Standing(batch.images.clone(), report, screening)
-
-
-def _checked(returned: Tensor, ledger: Ledger) -> tuple[Tensor, Tensor]:
-    """Which returned examples may count, and the status of those that may not."""
-    rows = torch.arange(len(returned), device=returned.device)
-    valid = ledger.valid(returned, rows)
-    finite = torch.isfinite(returned).flatten(1).all(1)
-    low, high = ledger.ball.bounds
-    flat = returned.flatten(1)
-    boxed = ledger.valid(returned.clamp(low, high), rows) & finite & ((flat < low) | (flat > high)).any(1)
-    why = torch.full((len(returned),), int(Status.BUDGET_VIOLATION), dtype=torch.int8, device=returned.device)
-    why[boxed] = int(Status.BOX_VIOLATION)
-    why[~finite] = int(Status.NON_FINITE)
-    why[valid] = int(Status.OK)
-    return valid, why
-
-
-def _offer(
-    standing: _Standing,
-    judge: Judge,
-    ball: Ball,
-    batch: Batch,
-    rows: Tensor,
-    images: Tensor,
-    deterministic: bool,
-    nearest: bool,
-) -> None:
-    """Judge valid examples, moved exactly into ball and box, and keep those that are worse for the model."""
-    if len(rows) == 0:
-        return
-    exact = ball.project(images, around=batch.images[rows])
-    screening = judge.score(exact, rows, "screening")
-    if deterministic and nearest:
-        # Among adversarial examples a nearest search wants the closest.
-        size = ball.distance(exact, batch.images[rows])
-        held = ball.distance(standing.images[rows], batch.images[rows])
-        fooled = standing.report.select(rows).missed == 0
-        closer = (screening.missed == 0) & (~fooled | (size < held))
-        chosen = closer.nonzero().squeeze(1)
-        taken = rows[chosen]
-        standing.images[taken] = exact[chosen]
-        standing.report = standing.report.replaced(taken, screening.select(chosen))
-        standing.screening = standing.screening.replaced(taken, screening.select(chosen))
-        return
-    report = judge.score(exact, rows, "report") if judge.separate else screening
-    standing.offer(rows, exact, report, screening)
-
-
 @attrs.define(eq=False)
 class _Counts:
     """What the door counted, for all samples of the cell."""
@@ -456,7 +247,7 @@ class _Counts:
 
 
 def _outcome(
-    standing: _Standing,
+    standing: Standing,
     clean: CleanOutcome,
     batch: Batch,
     settings: CellSettings,

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import platform
+from importlib import metadata
 from typing import Any
 
 import torch
 
 from unmask.plugins.catalog import Catalog
 
-__all__ = ["computed_on", "plugins_used"]
+__all__ = ["computed_on", "plugins_used", "versions"]
+
+_DISTRIBUTIONS = ("torch", "torchvision", "timm", "numpy", "scipy", "xarray", "netCDF4", "pluggy", "attrs")
 
 
 def computed_on(device: torch.device) -> dict[str, Any]:
@@ -45,3 +48,14 @@ def plugins_used(catalog: Catalog) -> list[dict[str, str]]:
         for f in catalog.failures
     ]
     return [*found, *failed]
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of everything that computes, by name."""
+    found = {"python": platform.python_version(), "unmask": metadata.version("unmask")}
+    for name in _DISTRIBUTIONS:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from unmask.data import LabelledImages
 from unmask.evaluation import interrupt
-from unmask.evaluation.cells import Batch, Subject, attack_cell, judge_clean
+from unmask.evaluation.cells import attack_cell
+from unmask.evaluation.subject import Batch, Subject, judge_clean
 from unmask.evaluation.time_limit import limited
 from unmask.results.outcome import CellOutcome, CleanOutcome
 

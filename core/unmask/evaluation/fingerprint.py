@@ -11,8 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from unmask.data import LabelledImages
+from unmask.evaluation.circumstances import versions
+from unmask.evaluation.schedule import Plan
 
-__all__ = ["of_model", "of_samples", "of_settings"]
+__all__ = ["of_model", "of_plan", "of_samples", "of_settings"]
 
 
 def _add_tensor(digest: Any, name: str, tensor: Tensor) -> None:
@@ -50,3 +52,44 @@ def of_samples(data: LabelledImages) -> str:
 def of_settings(settings: Mapping[str, Any]) -> str:
     """Of anything with a JSON form."""
     return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def of_plan(plan: Plan, models: Mapping[str, nn.Module], precision: str, prepare: str) -> dict[str, str]:
+    """A hash for each part that the outcome depends on; batch size and device are none of them."""
+    settings = plan.settings
+    parts = {f"model '{name}'": of_model(model) for name, model in models.items()}
+    parts |= {
+        f"attack '{name}'": of_settings(
+            {
+                "use": attack.use,
+                "provider": attack.provider,
+                "options": attack.options,
+                "max_queries": attack.max_queries,
+                "timeout": attack.timeout,
+                **attack.aim(),
+            }
+        )
+        for name, attack in plan.attacks.items()
+    }
+    parts["samples"] = of_samples(plan.data)
+    parts[
+        "settings (norm, bounds, epsilons, seed, draws, protocol, limits, precision, form, kept examples)"
+    ] = of_settings(
+        {
+            "norm": settings.norm,
+            "bounds": settings.bounds,
+            "epsilons": [epsilon.hex() for epsilon in plan.epsilons],
+            "seed": settings.seed,
+            "draws": settings.draws,
+            "protocol": settings.protocol,
+            "max_queries": settings.max_queries,
+            "timeout": settings.timeout,
+            "precision": precision,
+            "prepare": prepare,
+            "keep_examples": settings.keep_examples,
+        }
+    )
+    parts["installed versions"] = of_settings(
+        {name: version for name, version in versions().items() if name in ("unmask", "torch")}
+    )
+    return parts

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from unmask.data import LabelledImages
-    from unmask.evaluation.cells import CellSettings, Subject
+    from unmask.evaluation.subject import CellSettings, Subject
 
 __all__ = ["ConfiguredMetric", "configure_metrics", "with_metrics"]
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from unmask.data import LabelledImages
-    from unmask.evaluation.cells import CellSettings, Subject
+    from unmask.evaluation.subject import CellSettings, Subject
     from unmask.kernels import Kernels
 
 __all__ = ["rounded", "with_quantized"]

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from unmask.components import ConfiguredAttack
 from unmask.data import LabelledImages
 from unmask.evaluation.cascade import cascaded, read_at
-from unmask.evaluation.cells import CellSettings, Subject
 from unmask.evaluation.execution import CellRequest, no_keep
 from unmask.evaluation.progress import Progress
+from unmask.evaluation.subject import CellSettings, Subject
 from unmask.evaluation.suite import is_suite, stages_of, total
 from unmask.results.folder import RunFolder
 from unmask.results.outcome import CellOutcome, CleanOutcome

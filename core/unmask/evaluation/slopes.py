@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from unmask.data import LabelledImages
-    from unmask.evaluation.cells import CellSettings, Subject
+    from unmask.evaluation.subject import CellSettings, Subject
 
 __all__ = ["with_slopes"]
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
 import torch
+from torch import nn
 
 from unmask.errors import UserError
 
-__all__ = ["choose_device"]
+__all__ = ["choose_device", "placed_on"]
 
 
 def choose_device(name: str | None = None, where: str = "device") -> torch.device:
@@ -30,3 +34,26 @@ def choose_device(name: str | None = None, where: str = "device") -> torch.devic
             where=where,
         ) from error
     return device
+
+
+@contextmanager
+def placed_on(models: Sequence[nn.Module], device: str | torch.device | None) -> Iterator[None]:
+    """Models on a device for a while; each goes back to where it was."""
+    if device is None:
+        yield
+        return
+    place = choose_device(str(device))
+    homes = []
+    for model in models:
+        devices = {tensor.device for tensor in [*model.parameters(), *model.buffers()]}
+        homes.append(devices.pop() if len(devices) == 1 else None)
+        if devices and len(devices) > 1:
+            raise UserError("a model lies on several devices; leave the device out.", where="device")
+    try:
+        for model in models:
+            model.to(place)
+        yield
+    finally:
+        for model, home in zip(models, homes, strict=True):
+            if home is not None:
+                model.to(home)
