@@ -177,7 +177,7 @@ def test_an_output_that_is_a_file_is_refused_before_any_work(folder, capsys):
         (('["0", "0.3"]', '["0", "-0.3"]'), ["epsilons", "-0.3"]),
         (('["0", "0.3"]', '["8/"]'), ["epsilons", "8/"]),
         (("seed = 1", 'norm = "l7"'), ["norm", "l7", "linf"]),
-        (("seed = 1", 'norm = "l2"'), ["attacks.square", "l2"]),
+        (('use = "square"\nqueries = 60', 'use = "boundary"'), ["attacks.square", "linf", "l2"]),
         (("data.npz", "date.npz"), ["data", "date.npz"]),
         (("nets:plain", "nots:plain"), ["models.plain", "nots"]),
         (('members = ["plain", "guarded"]', "members = []"), ["models.mixed"]),
