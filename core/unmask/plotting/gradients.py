@@ -23,8 +23,9 @@ _DOTS = 400
 
 
 def plot_trace(results: xr.Dataset, epsilon: float | None = None, ax: Axes | None = None) -> Axes:
-    """Norms of the gradients that each attack saw on each model: a point for each of at most 400 samples,
-    medians as bars.
+    """Norms of the gradients that each attack saw on each model: a point a sample, medians as bars.
+
+    Of more than 400 samples evenly spaced quantiles are drawn.
 
     The label of a row also says which share of the gradients was zero and which was not finite. A row with
     all its points at the left edge is a vanishing gradient.
