@@ -171,7 +171,8 @@ def main() -> None:
                     how = random.choice([*ENDS, "kill worker"] if given.workers else ENDS)
                     end(process, how)
                     ends[how] += 1
-                # A signal that meets the interpreter as it starts or ends kills it, which a shell calls 130 too.
+                # A signal that meets the interpreter as it starts or ends kills it, which a shell calls 130
+                # too.
                 expected = (0, 130, -signal.SIGKILL, -signal.SIGINT)
                 assert process.returncode in expected, Path("log.jsonl").read_text()[-2000:]
                 now = kept()

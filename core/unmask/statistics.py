@@ -28,6 +28,7 @@ __all__ = [
     "mcnemar_exact",
     "sign_flip_test",
     "t_interval",
+    "t_interval_of_mean",
     "wilson",
 ]
 
@@ -86,7 +87,31 @@ def wilson(successes: float, n: float, level: float = 0.99) -> Interval:
     return Interval(lower, upper)
 
 
-def t_interval(values: ArrayLike, level: float = 0.99, weights: ArrayLike | None = None) -> Interval:
+def t_interval(successes: float, n: int, level: float = 0.99) -> Interval:
+    """Student's interval round a rate of successes, as published tables use it; see `t_interval_of_mean`.
+
+    Args:
+        successes: Number of successes.
+        n: Number of samples.
+        level: Confidence level.
+
+    Returns:
+        NaN at both ends for fewer than two samples.
+
+    Raises:
+        UserError: A level outside (0, 1), or not 0 <= successes <= n.
+    """
+    from scipy.stats import t
+
+    successes = _checked(successes, n, level)
+    if n < 2:
+        return Interval(math.nan, math.nan)
+    rate = successes / n
+    half = float(t.isf((1 - level) / 2, n - 1)) * math.sqrt(rate * (1 - rate) / (n - 1))
+    return Interval(rate - half, rate + half)
+
+
+def t_interval_of_mean(values: ArrayLike, level: float = 0.99, weights: ArrayLike | None = None) -> Interval:
     """Student's interval round the mean, as published tables use it; it may leave [0, 1].
 
     It is empty of meaning at rates of exactly 0 or 1, where it has no width; use `clopper_pearson` there.
@@ -131,7 +156,7 @@ def bootstrap_interval(
         values: One value per sample.
         level: Confidence level.
         seed: Of its own random stream; equal seeds give equal intervals.
-        weights: As for `t_interval`.
+        weights: As for `t_interval_of_mean`.
         resamples: How many.
 
     Returns:

@@ -173,7 +173,7 @@ def test_intervals(make_results: Make) -> None:
 
 def test_conditional_t_interval_is_that_of_the_clean_correct_samples(results: xr.Dataset) -> None:
     found = results.unmask.interval("conditional_robust_accuracy", "t").sel(attack="pgd")
-    expected = statistics.t_interval(PGD[:4])
+    expected = statistics.t_interval_of_mean(PGD[:4])
     assert (found["lower"].item(), found["upper"].item()) == pytest.approx(expected)
 
 

@@ -123,7 +123,7 @@ def test_calibration_by_hand(
     parts = of.reliability(2).sel(model="m", attack="pgd", epsilon=0.1)
     assert parts["count"].values.tolist() == [1, 3] and parts["accuracy"].values.tolist() == [0, 1]
     interval = of.interval("brier_score", "t")
-    assert interval["lower"].item() == pytest.approx(statistics.t_interval(brier).lower)
+    assert interval["lower"].item() == pytest.approx(statistics.t_interval_of_mean(brier).lower)
     with pytest.raises(UserError, match="no proportion"):
         of.interval("negative_log_likelihood")
     for wrong in (0, 1.5, True):

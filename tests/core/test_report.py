@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -137,3 +138,15 @@ def test_refusals(
     done = CliRunner().invoke(app, arguments)
     assert isinstance(done.exception, UserError) and word in str(done.exception)
     assert [p.name for p in tmp_path.iterdir()] == ["results.nc"]
+
+
+@pytest.mark.parametrize("width", [50, 60, 80, 100, 160])
+def test_no_number_and_no_name_is_cut_however_narrow_the_terminal(results: xr.Dataset, width: int) -> None:
+    text = render_text(results, console_width=width)
+    assert "…" not in text
+    whole = render_text(results, console_width=250)
+    intervals = set(re.findall(r"\d+\.\d-\d+\.\d", whole))
+    assert intervals
+    assert intervals <= set(re.findall(r"\d+\.\d-\d+\.\d", text))
+    for attack in results.attack.values:
+        assert str(attack) in text

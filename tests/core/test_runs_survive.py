@@ -413,3 +413,25 @@ def test_cells_kept_by_an_older_version_are_computed_again(tmp_path):
         again = run(tmp_path / "run", attacks)
     assert set(again.variables) == set(whole.variables)
     np.testing.assert_array_equal(again.correct.values, whole.correct.values)
+
+
+CODE = """
+import unmask
+from unmask.evaluation.code import code_of
+
+print([code_of(unmask.attack(name).attack) for name in ("fgsm", "pgd", "square")])
+"""
+
+
+def test_an_attack_has_the_same_hash_in_every_process():
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", CODE],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(told) == 1, "a run could not go on in another process"

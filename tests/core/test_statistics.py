@@ -52,7 +52,7 @@ def test_fractions_move_the_ends_steadily() -> None:
 def test_no_trials_say_nothing() -> None:
     assert statistics.clopper_pearson(0, 0) == (0.0, 1.0)
     assert statistics.wilson(0, 0) == (0.0, 1.0)
-    assert all(math.isnan(end) for end in statistics.t_interval([1.0]))
+    assert all(math.isnan(end) for end in statistics.t_interval_of_mean([1.0]))
     assert all(math.isnan(end) for end in statistics.bootstrap_interval([]))
 
 
@@ -68,7 +68,7 @@ def test_rounding_of_a_sum_is_no_error() -> None:
         (lambda: statistics.clopper_pearson(math.nan, 4), "between 0 and 4"),
         (lambda: statistics.wilson(1, math.inf), "finite"),
         (lambda: statistics.wilson(1, 4, 99), "level"),
-        (lambda: statistics.t_interval([0, 1], 1.0), "level"),
+        (lambda: statistics.t_interval_of_mean([0, 1], 1.0), "level"),
         (lambda: statistics.certified_radius(5, 10, 0.001, 0.0), "sigma"),
         (lambda: statistics.mcnemar_exact([1, 0], [1]), "same samples"),
     ],
@@ -81,10 +81,10 @@ def test_nonsense_is_refused(call: object, word: str) -> None:
 def test_t_interval_is_students() -> None:
     values = np.random.default_rng(0).normal(3, 2, 50)
     expected = stats.t.interval(0.99, 49, values.mean(), stats.sem(values))
-    assert statistics.t_interval(values) == pytest.approx(expected)
+    assert statistics.t_interval_of_mean(values) == pytest.approx(expected)
     # Samples of weight zero are not there.
     padded, weights = np.append(values, [100.0, -5.0]), np.append(np.ones(50), [0, 0])
-    assert statistics.t_interval(padded, weights=weights) == pytest.approx(expected)
+    assert statistics.t_interval_of_mean(padded, weights=weights) == pytest.approx(expected)
 
 
 def test_bootstrap_covers_as_often_as_it_says() -> None:
@@ -163,3 +163,8 @@ def test_import_is_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_t_interval_of_a_rate_is_that_of_its_zeros_and_ones() -> None:
+    outcomes = [1.0] * 37 + [0.0] * 13
+    assert statistics.t_interval(37, 50, 0.95) == pytest.approx(statistics.t_interval_of_mean(outcomes, 0.95))

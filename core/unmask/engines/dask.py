@@ -14,12 +14,13 @@ import os
 import sys
 import tempfile
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 import torch
@@ -41,12 +42,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Workers", "workers"]
 
+T = TypeVar("T")
+
 DEATHS = 2
 """Worker processes that may die with a cell before it is computed alone.
 
 A worker takes all with it that it had been given, so a death may be another cell's fault, or nobody's. What
 dies as often while nothing else runs has failed by its own.
 """
+
+_PATIENCE = 5
+"""Times that all workers are asked again."""
 
 _MANY = 64
 """Cells that are asked for at the same time, at least, of a cluster that may grow."""
@@ -66,8 +72,8 @@ def workers(
     run = uuid.uuid4().hex
     with ExitStack() as stack:
         client = stack.enter_context(_client(choice))
-        there = _await_workers(client, choice)
-        client.register_plugin(Delivery(run, content))
+        there = _in_spite_of_deaths(lambda: _await_workers(client, choice))
+        _in_spite_of_deaths(lambda: client.register_plugin(Delivery(run, content)))
         if choice.scheduler is not None:
             # A cluster outlives the run; its workers need not keep the models.
             stack.callback(client.unregister_worker_plugin, f"unmask-{run}")
@@ -123,6 +129,16 @@ def _client(choice: EngineChoice) -> Iterator[Any]:
             ) from error
         with cluster, Client(cluster, set_as_default=False) as client:
             yield client
+
+
+def _in_spite_of_deaths(work: Callable[[], T]) -> T:
+    """What asks all workers at once, asked again where one of them died meanwhile."""
+    for _ in range(_PATIENCE):
+        try:
+            return work()
+        except OSError:
+            time.sleep(1)
+    return work()
 
 
 def _cores() -> int:

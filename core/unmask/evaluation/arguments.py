@@ -57,6 +57,11 @@ def check_attacks(attacks: Any) -> dict[str, ConfiguredAttack]:
     for name, value in attacks.items():
         if not isinstance(name, str) or not name:
             raise MisuseError(f"the name {name!r} must be text.", where="attacks")
+        if "/" in name and not is_diagnostic(name):
+            raise UserError(
+                f"the name '{name}' holds a '/', which stands between a suite and its stage; choose another.",
+                where="attacks",
+            )
         if name == DIAGNOSE or is_diagnostic(name):
             raise UserError(
                 f"names that begin with '{DIAGNOSE}' are the run's own; give the attack another.",

@@ -178,12 +178,23 @@ def attack_cell(
                 ledger.carry_on(earlier, kept)
             doors = _other_doors(subject, part, ball, ledger.targets, deadline, stream)
             target = Target(ledger, others=doors, run=subject.run)
-            task = Task(target, part.images, part.labels, ball, stream("attack"), targets=ledger.targets)
-            for returned in run_attack(configured.attack, task, on_step):
-                valid, why = checked(returned, ledger)
-                # The first violation of a sample is the one that is told.
-                violations[rows] = torch.where(violations[rows] == int(Status.OK), why, violations[rows])
-                offer(standing, judge, ball, batch, rows[valid], returned[valid], deterministic, nearest)
+            # The attack gets a ball, images and labels of its own: what it does to them must not reach the
+            # judge.
+            task = Task(
+                target,
+                part.images.clone(),
+                part.labels.clone(),
+                attrs.evolve(ball),
+                stream("attack"),
+                targets=None if ledger.targets is None else ledger.targets.clone(),
+            )
+            # On the way out the mode is what it was, also where an attack has changed it for good.
+            with torch.enable_grad():
+                for returned in run_attack(configured.attack, task, on_step):
+                    valid, why = checked(returned, ledger)
+                    # The first violation of a sample is the one that is told.
+                    violations[rows] = torch.where(violations[rows] == int(Status.OK), why, violations[rows])
+                    offer(standing, judge, ball, batch, rows[valid], returned[valid], deterministic, nearest)
             if watched:
                 overlooked[rows] = (ledger.broken & (standing.report.missed[rows] > 0)).double()
             if deterministic:

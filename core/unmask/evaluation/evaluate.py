@@ -187,6 +187,9 @@ def evaluate(
     }
     everything = {**named, **sources}
     with ExitStack() as stack:
+        # Whatever mode the caller is in, attacks need gradients.
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
         stack.enter_context(placed_on(list(everything.values()), device))
         facts = {
             name: inspect_model(model, data.images, data.labels, name=name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from unmask.data import LabelledImages
 from unmask.evaluation.circumstances import versions
+from unmask.evaluation.code import code_of
 from unmask.evaluation.schedule import Plan
 
 __all__ = ["of_model", "of_plan", "of_samples", "of_settings"]
@@ -30,12 +32,14 @@ def _plain(value: Any) -> bool:
 
 
 def of_model(model: nn.Module) -> str:
-    """Of classes, tensors and plain attributes of a model and all its parts."""
+    """Of code, tensors and plain attributes of a model and all its parts."""
     digest = hashlib.sha256()
     for name, module in model.named_modules():
         kind = type(module)
         settings = {k: v for k, v in vars(module).items() if not k.startswith("_") and _plain(v)}
         digest.update(f"{name} {kind.__module__}.{kind.__qualname__} {sorted(settings.items())}".encode())
+        functions = [v for k, v in sorted(vars(module).items()) if isinstance(v, FunctionType)]
+        digest.update(code_of(kind, *functions).encode())
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         _add_tensor(digest, name, tensor)
     return digest.hexdigest()
@@ -64,6 +68,7 @@ def of_plan(plan: Plan, models: Mapping[str, nn.Module], precision: str, prepare
                 "use": attack.use,
                 "provider": attack.provider,
                 "options": attack.options,
+                "code": code_of(attack.attack),
                 "max_queries": attack.max_queries,
                 "timeout": attack.timeout,
                 **attack.aim(),

@@ -42,13 +42,16 @@ def _as_tensor(values: Any, where: str) -> Tensor:
         raise UserError(
             "the images have different sizes; bring them to one size first.", where=where
         ) from error
+    if array.dtype.kind not in "biufcO" or values is None:
+        raise MisuseError(f"must be numbers in an array, not {values!r:.60}.", where=where)
     if array.dtype == object:
         raise UserError(
             "the images have different sizes, or are not numbers; give one array "
             "[sample, channel, height, width].",
             where=where,
         )
-    return torch.from_numpy(np.ascontiguousarray(array))
+    # A copy where the array is read-only, which torch cannot express.
+    return torch.from_numpy(np.ascontiguousarray(array) if array.flags.writeable else array.copy())
 
 
 def _check_images(images: Any, bounds: tuple[float, float]) -> Tensor:
@@ -84,7 +87,7 @@ def _check_images(images: Any, bounds: tuple[float, float]) -> Tensor:
     least, most = float(tensor.min()), float(tensor.max())
     if least < bounds[0] or most > bounds[1]:
         raise UserError(
-            f"have values from {least:.6g} to {most:.6g}, outside the bounds {bounds}. Undo the "
+            f"have values from {least:.9g} to {most:.9g}, outside the bounds {bounds}. Undo the "
             "normalisation (it belongs inside the model), or give the bounds that fit, such as "
             "bounds=(0, 255).",
             where=where,

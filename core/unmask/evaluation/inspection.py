@@ -113,8 +113,9 @@ def _placement(model: nn.Module) -> tuple[torch.dtype, torch.device]:
 def _ask(model: nn.Module, images: Tensor, where: str) -> Tensor:
     try:
         with torch.no_grad():
-            logits = model(images)
-    except Exception as cause:
+            # A copy: some models work in place.
+            logits = model(images.clone(memory_format=torch.contiguous_format))
+    except (Exception, SystemExit) as cause:
         raise UserError(
             f"the model raised {type(cause).__name__} on images of shape {tuple(images.shape)}: {cause} "
             "Check that it takes images of this size and number of channels, NCHW.",
@@ -165,7 +166,7 @@ def _refuse_probabilities(logits: Tensor, where: str) -> None:
 def _differ(a: Tensor, b: Tensor) -> bool:
     if a.shape != b.shape:
         return True
-    scale = 1.0 + float(b.abs().max()) if b.numel() else 1.0
+    scale = 1.0 + float(b[torch.isfinite(b)].abs().max()) if bool(torch.isfinite(b).any()) else 1.0
     return not bool(torch.isclose(a, b, rtol=0.0, atol=1e-4 * scale, equal_nan=True).all())
 
 
@@ -175,6 +176,12 @@ def _probe_member(
     notes: list[str] = []
     before = RandomState.capture(module)
     answers = [_ask(module, images, where) for _ in range(_REPEATS)]
+    if not bool(torch.isfinite(answers[0]).all()):
+        raise UserError(
+            "the logits of clean images are NaN or infinite. Check the weights and the input range.",
+            where=where,
+        )
+    _refuse_probabilities(answers[0], where)
     drew = not before.same_as(RandomState.capture(module))
     varies = any(_differ(answer, answers[0]) for answer in answers[1:])
     if drew or varies:
@@ -199,13 +206,25 @@ def _probe_member(
             "answers differently when other images are in the batch; it is called one image at a time"
         )
         return Member(module, probability, alone=True), notes
-    return Member(module, probability, alone=not _steady(module, images)), notes
+    return Member(
+        module, probability, alone=not _steady(module, images) and _takes_one(module, images)
+    ), notes
+
+
+def _takes_one(module: nn.Module, images: Tensor) -> bool:
+    """Whether the model answers a single image; one that does not cannot be called one row at a time."""
+    try:
+        with torch.no_grad():
+            module(images[:1].clone())
+    except Exception:
+        return False
+    return True
 
 
 def _logits_and_gradient(module: nn.Module, images: Tensor) -> tuple[Tensor, Tensor]:
     with torch.enable_grad():
         x = images.detach().requires_grad_()
-        logits = module(x)
+        logits = module(x.clone())
         if not logits.requires_grad:
             return logits, torch.zeros_like(images)
         (gradient,) = torch.autograd.grad(logits.logsumexp(1).sum(), x)
@@ -259,25 +278,31 @@ def inspect_model(model: nn.Module, images: Tensor, labels: Tensor, *, name: str
         )
     _refuse_training(model, where)
     dtype, device = _placement(model)
+    if dtype not in (torch.float32, torch.float64):
+        raise MisuseError(
+            f"its weights are {str(dtype).removeprefix('torch.')}; verdicts are taken in single precision or "
+            "better: call model.float() first.",
+            where=where,
+        )
     # One image of every class where there are enough, so that a constant part of the data does not mislead.
     varied = first_of_each(labels, torch.arange(len(labels)))[:PROBES]
     chosen = torch.cat([varied, torch.arange(len(labels))]).unique()[: max(PROBES, len(varied))]
     shown = images[chosen].to(device=device, dtype=dtype)
     notes: list[str] = []
-    members = []
+    members: list[Member] = []
+    classes = 0
     with guests([model]):
-        logits = _ask(model, shown, where)
-        if not bool(torch.isfinite(logits).all()):
-            raise UserError(
-                "the logits of clean images are NaN or infinite. Check the weights and the input range.",
-                where=where,
-            )
-        _refuse_probabilities(logits, where)
         for module, probability in _flatten(model):
+            logits = _ask(module, shown, where)
+            if members and logits.shape[1] != classes:
+                raise UserError(
+                    f"its members do not agree: one has {classes} classes, another {logits.shape[1]}.",
+                    where=where,
+                )
+            classes = logits.shape[1]
             member, said = _probe_member(module, probability, shown, where)
             members.append(member)
             notes += [note for note in said if note not in notes]
-    classes = logits.shape[1]
     if len(labels) and int(labels.max()) >= classes:
         raise UserError(
             f"has {classes} classes, but the labels go up to {int(labels.max())}. Labels are class indices "

@@ -98,7 +98,7 @@ class Oracle:
     @staticmethod
     def _seeded(module: nn.Module, images: Tensor, seed: int) -> Tensor:
         seed_everything(module, seed)
-        logits: Tensor = module(images)
+        logits: Tensor = module(images.clone(memory_format=torch.contiguous_format))
         return logits
 
     def _in_pieces(self, module: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
@@ -126,6 +126,7 @@ class Oracle:
 def _filled(module: Callable[[Tensor], Tensor], images: Tensor, size: int) -> Tensor:
     missing = size - len(images)
     if not missing:
-        return module(images)
+        # A copy of its own: some models work in place.
+        return module(images.clone())
     filler = images[-1:].detach().expand(missing, *images.shape[1:])
     return module(torch.cat([images, filler]))[: len(images)]

@@ -27,6 +27,8 @@ class Defended(nn.Module):
                 raise MisuseError(f"must be a torch.nn.Module, not {type(part).__name__}.", where=name)
         self.front_end = front_end
         self.backbone = backbone
+        # A container has no mode of its own: made of parts in eval mode, it is in eval mode.
+        self.training = front_end.training or backbone.training
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits [sample, class]."""

@@ -53,6 +53,8 @@ class RandomizedEnsemble(nn.Module):
         if any(not math.isfinite(p) or p < 0 for p in weights) or abs(math.fsum(weights) - 1.0) > 1e-6:
             raise UserError(f"{weights} must be non-negative and sum to 1.", where="probabilities")
         self.members = nn.ModuleList(members)
+        # A container has no mode of its own: made of members in eval mode, it is in eval mode.
+        self.training = self.members.training = any(member.training for member in members)
         self.register_buffer("probabilities", torch.tensor(weights, dtype=torch.float64), persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import xarray as xr
 from rich.console import Console, Group, RenderableType
@@ -13,6 +14,7 @@ from rich.text import Text
 
 from unmask.dimensions import ATTACK, EPSILON, MODEL, is_diagnostic
 from unmask.reports.diagnosis import diagnosis_sentence, diagnosis_table
+from unmask.reports.fitting import FittingTable
 from unmask.reports.head import attack_settings, notes_and_warnings, problem_lines, threat_model_sentence
 from unmask.reports.tables import Rate, rates
 from unmask.reports.wording import (
@@ -87,27 +89,33 @@ def _tables(results: xr.Dataset, level: float) -> Iterator[RenderableType]:
     for epsilon in results[EPSILON].values.tolist():
         if epsilon <= 0:
             continue
-        table = Table(
-            title=Text(f"Accuracy in %, {results.attrs.get('norm')} epsilon {epsilon_text(epsilon)}"),
-            title_justify="left",
-        )
-        table.add_column("model")
-        for column in ("clean", *attacks, "worst case"):
-            table.add_column(Text(column), justify="right")
-        bounded = False
-        for model in map(str, results[MODEL].values):
-            bound = bool(upper_bound.sel({MODEL: model, EPSILON: epsilon}))
-            bounded |= bound
-            table.add_row(
-                Text(model),
-                _cell(clean[(model,)]),
-                *(_cell(each[(model, attack, epsilon)]) for attack in attacks),
-                _cell(worst[(model, epsilon)], "<= " if bound else ""),
-            )
+        bounds = {
+            model: bool(upper_bound.sel({MODEL: model, EPSILON: epsilon}))
+            for model in map(str, results[MODEL].values)
+        }
+        cells = {
+            model: {
+                "clean": _cell(clean[(model,)]),
+                **{attack: _cell(each[(model, attack, epsilon)]) for attack in attacks},
+                "worst case": _cell(worst[(model, epsilon)], "<= " if bound else ""),
+            }
+            for model, bound in bounds.items()
+        }
+        title = f"Accuracy in %, {results.attrs.get('norm')} epsilon {epsilon_text(epsilon)}"
         yield Text("")
-        yield table
-        if bounded:
+        yield FittingTable(["clean", *attacks, "worst case"], partial(_table, title, cells))
+        if any(bounds.values()):
             yield Text("<= : an attack failed or is unfinished, so the worst case may be lower.")
+
+
+def _table(title: str, cells: Mapping[str, Mapping[str, Text]], columns: Sequence[str], first: bool) -> Table:
+    table = Table(title=Text(title if first else f"{title} (continued)"), title_justify="left")
+    table.add_column("model", overflow="fold")
+    for column in columns:
+        table.add_column(Text(column), justify="right", no_wrap=True)
+    for model, row in cells.items():
+        table.add_row(Text(model), *(row[column] for column in columns))
+    return table
 
 
 def _cell(rate: Rate, prefix: str = "") -> Text:

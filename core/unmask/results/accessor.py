@@ -266,7 +266,7 @@ class UnmaskAccessor:
 
             def from_values(values: Floats, weights: Floats) -> tuple[float, float]:
                 if method == "t":
-                    return statistics.t_interval(values, level, weights)
+                    return statistics.t_interval_of_mean(values, level, weights)
                 return statistics.bootstrap_interval(values, level, seed, weights)
 
             # A sample that is unknown must reach the statistics whatever its weight.

@@ -64,6 +64,8 @@ class SearchNotConverged:
 
         broken = place.variable("correct", searches) == 0
         passes = place.variable("forwards", searches)
+        if not place.samples:
+            return
         # What fell at a smaller radius or in an earlier stage took no passes here, and is not late.
         length = np.maximum(passes.max(axis=1), [row.steps or 0 for row in searches])
         late = broken & (passes > LATE * length[:, None])

@@ -59,14 +59,19 @@ Ascent = Callable[[Task, Tensor | None, Tensor], Slope]
 
 
 def start(task: Task, towards: Tensor | None, steps: int, multi_epsilon: bool, ascent: Ascent) -> State:
-    """A random point of the first phase's ball."""
+    """Normal noise, projected onto the first phase's ball and the box.
+
+    Such a point lies on few coordinates, other ones in each run; uniform points of the ball are all close to
+    the image.
+    """
     ε = task.ball.ε
     phases: tuple[tuple[float, int], ...] = ((ε, steps),)
     if multi_epsilon and steps >= 3:
         third = -(-3 * steps // 10)
         phases = ((3 * ε, third), (2 * ε, third), (ε, steps - 2 * third))
     ball = _ball(task, phases[0][0])
-    x = ball.random_point(task.x, task.random)
+    noise = task.random.normal(tuple(task.x.shape[1:])).to(task.x.dtype)
+    x = project_l1_box(task.x + noise, ball, around=task.x)
     share = torch.full_like(x[:, 0, 0, 0], _FIRST_SHARE, dtype=torch.float64)
     support = torch.full_like(share, x[0].numel() if len(x) else 1)
     return _begun(task, x, towards, share, support, phases, 0, ascent)
@@ -147,8 +152,8 @@ def _sparse(g: Tensor, share: Tensor) -> Tensor:
     """The sign on the largest entries of the gradient, scaled to unit l1 norm."""
     flat = g.flatten(1)
     size = flat.shape[1]
-    # Rounded down, so that a search on two coordinates comes down to one.
-    count = (share * size + 1e-6).floor().clamp(1, size).to(torch.int64)
+    # To the nearest number, so that a search on two coordinates comes down to one.
+    count = (share * size).round().clamp(1, size).to(torch.int64)
     order = flat.abs().argsort(dim=1, descending=True, stable=True)
     rank = torch.empty_like(order).scatter_(
         1, order, torch.arange(size, device=g.device).expand_as(order).contiguous()

@@ -35,7 +35,7 @@ def fold_batch_norm(model: nn.Module, images: Tensor) -> int:
     hooks = [m.register_forward_hook(lambda m, given, out: calls.append((m, given[0], out))) for m in watched]
     try:
         with torch.no_grad():
-            model(images)
+            model(images.clone())
     finally:
         for hook in hooks:
             hook.remove()

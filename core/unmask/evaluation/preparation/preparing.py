@@ -245,7 +245,7 @@ class Preparation:
 
     def _is_heavy(self, facts: ModelFacts, shown: Tensor) -> bool:
         """Whether measuring pays in a run this large; counted, so that it is the same every time."""
-        one = sum(m.probability * operations(m.module, shown[:1]) for m in facts.members)
+        one = sum(m.probability * operations(m.module, shown[:8]) for m in facts.members)
         return self.work * one * (BACKWARD if self.gradients else 1) >= WORTH_PREPARING
 
     def _candidates(self, heavy: bool) -> list[FormName]:

@@ -18,14 +18,14 @@ Answer = Callable[[Tensor], Tensor]
 def answered(module: Answer, images: Tensor) -> Tensor:
     """The answer, nothing differentiated."""
     with torch.no_grad():
-        return module(images)
+        return module(images.clone())
 
 
 def _with_gradient(module: Answer, images: Tensor) -> tuple[Tensor, Tensor]:
     """The answer and the gradient of a fixed smooth function of it."""
     with torch.enable_grad():
         x = images.detach().requires_grad_()
-        answer = module(x)
+        answer = module(x.clone())
         if not answer.requires_grad:
             return answer, torch.zeros_like(images)
         flat = answer.flatten(1)

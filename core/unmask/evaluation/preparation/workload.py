@@ -30,11 +30,11 @@ def passes(configured: ConfiguredAttack) -> int:
     return found if configured.max_queries is None else min(found, configured.max_queries)
 
 
-def operations(module: nn.Module, image: Tensor) -> int:
-    """Floating-point operations of the convolutions and linear layers in one forward pass of an image.
+def operations(module: nn.Module, images: Tensor) -> float:
+    """Floating-point operations of the convolutions and linear layers in one forward pass, per image.
 
-    The image is [1, channel, height, width]. Layers of other kinds count for nothing: they are cheap, and
-    this is asked to tell large work from small.
+    The images are [sample, channel, height, width]; some models do not take a single one. Layers of other
+    kinds count for nothing: they are cheap, and this is asked to tell large work from small.
     """
     total = 0
 
@@ -47,8 +47,8 @@ def operations(module: nn.Module, image: Tensor) -> int:
     hooks = [layer.register_forward_hook(count) for layer in layers]
     try:
         with torch.no_grad():
-            module(image)
+            module(images.clone())
     finally:
         for hook in hooks:
             hook.remove()
-    return total
+    return total / len(images)
