@@ -373,8 +373,7 @@ def page(found: list[Row], samples: int) -> str:
         "",
         "Two dozen models of one small data set do not measure an error rate: they show that indicators",
         "find what they were made for, and that training, seeds, smoothness and randomness alone set none",
-        "off. The weakest case is dropout, where PGD with single draws is within a few points of the "
-        "truth.",
+        "off. The weakest case is dropout, where PGD with single draws is within a few points of the truth.",
         "",
     ]
     return "\n".join(lines)
