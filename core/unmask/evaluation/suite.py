@@ -34,18 +34,11 @@ def rows_of(attacks: Mapping[str, ConfiguredAttack], norm: str) -> dict[str, Con
     every stage is a cell.
 
     Raises:
-        UserError: A suite has no stage, or one that is a suite itself, or a stage's name in the results is
-            another attack's.
+        UserError: A suite has no stage, or one that is a suite itself.
     """
     rows: dict[str, ConfiguredAttack] = {}
     for name, configured in attacks.items():
-        for stage_name, stage in stages_of(name, configured, norm).items():
-            if stage_name in attacks:
-                raise UserError(
-                    f"is also the name of a stage of '{name}'; give the attack another name.",
-                    where=f"attacks.{stage_name}",
-                )
-            rows[stage_name] = stage
+        rows |= stages_of(name, configured, norm)
         rows[name] = configured
     return rows
 
