@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["MisuseError", "PluginError", "UserError", "nearest", "suggestion"]
+__all__ = ["MisuseError", "PluginError", "UnsavedError", "UserError", "nearest", "suggestion"]
 
 
 class UserError(ValueError):
@@ -40,6 +40,22 @@ class MisuseError(UserError, TypeError):
 
 class PluginError(UserError):
     """A plugin could not be loaded, clashes with another, or registers something malformed."""
+
+
+class UnsavedError(UserError):
+    """A run is done, but there is no room (or no right) to write all of it: exit status 3.
+
+    Attributes:
+        results: The run's result, an ``xarray.Dataset``, so that nothing is lost.
+    """
+
+    def __init__(self, message: str, *, file: str | None, results: object) -> None:
+        super().__init__(message, file=file)
+        self.results = results
+
+    def located(self, *, where: str | None = None, file: str | None = None) -> UnsavedError:
+        """Itself: it names its place already."""
+        return self
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from unmask.engines.choice import EngineChoice
-from unmask.errors import UserError
+from unmask.errors import UnsavedError, UserError
 from unmask.evaluation.evaluate import RunContext, evaluate
 from unmask.evaluation.expectation import check_expectations
 from unmask.evaluation.progress import Progress
@@ -67,6 +67,7 @@ def run_manifest(
 
     Raises:
         UserError: Wrong input, in words, before any attack work.
+        UnsavedError: The run is done and cannot be written; it carries the result.
     """
     if folder.exists() and not folder.is_dir():
         raise UserError("is a file; a run needs a folder. Choose another place with -o.", file=str(folder))
@@ -128,9 +129,10 @@ def run_manifest(
         write_atomically(folder / "report.txt", render_text(results, console_width=120))
         write_atomically(folder / "report.html", render_html(results))
     except OSError as error:
-        raise UserError(
+        raise UnsavedError(
             f"the reports cannot be written here: {error}. The result is in results.nc; make room and "
             "run again.",
             file=str(folder),
+            results=results,
         ) from error
     return results

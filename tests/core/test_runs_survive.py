@@ -17,11 +17,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import xarray as xr
 
 import unmask
 from unmask.cli.main import main
-from unmask.errors import UserError
+from unmask.errors import UnsavedError, UserError
 from unmask.evaluation import interrupt
+from unmask.evaluation.progress import Silent
 from unmask.results import RunFolder
 from unmask.results import folder as folder_module
 
@@ -327,25 +329,40 @@ def test_a_folder_belongs_to_one_process_at_a_time(tmp_path):
     assert not list(tmp_path.rglob("run.lock"))
 
 
-def test_a_full_disk_ends_the_run_in_words_and_loses_nothing(tmp_path, monkeypatch):
-    attacks = {"fgsm": "fgsm", "pgd": unmask.attack("pgd", steps=2)}
+class Told(Silent):
+    """What a run says while it goes on."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+
+    def warn(self, message: str) -> None:
+        self.words.append(message)
+
+
+@pytest.mark.parametrize("room_again", [True, False])
+def test_a_full_disk_stops_no_cell_and_is_said_at_once(tmp_path, monkeypatch, room_again):
+    """Finished cells wait for room; the result and every later run are those of an unbroken one."""
+    attacks = {"fgsm": "fgsm", "pgd": unmask.attack("pgd", steps=2), "again": unmask.attack("pgd", steps=3)}
     whole = run(None, attacks)
-    real, written = folder_module.write_atomically, []
+    real, refused = folder_module.write_atomically, []
 
     def full(path: Path, content: bytes | str) -> None:
-        if len(written) == 3 and path.suffix == ".cell":
+        if path.suffix == ".cell" and (len(refused) < 2 or not room_again):
+            refused.append(path)
             raise OSError(errno.ENOSPC, "No space left on device")
-        written.append(path)
         real(path, content)
 
     monkeypatch.setattr(folder_module, "write_atomically", full)
-    with pytest.raises(UserError, match=r"No space left on device.*make room and run again"):
-        run(tmp_path / "run", attacks)
-    kept = {p: p.stat().st_mtime_ns for p in (tmp_path / "run" / "cells").iterdir()}
-    monkeypatch.setattr(folder_module, "write_atomically", real)
-    results = run(tmp_path / "run", attacks)
-    assert kept.items() <= {p: p.stat().st_mtime_ns for p in (tmp_path / "run" / "cells").iterdir()}.items()
+    told = Told()
+    results = run(tmp_path / "run", attacks, progress=told)
+    assert len([words for words in told.words if "No space left on device" in words]) == 1
     np.testing.assert_array_equal(results.correct.values, whole.correct.values)
+    assert any("could not be kept" in words for words in json.loads(results.warnings)) is not room_again
+    kept = list((tmp_path / "run" / "cells").glob("*.cell"))
+    assert len(kept) == (whole.correct[..., 0].size if room_again else 0)
+    monkeypatch.setattr(folder_module, "write_atomically", real)
+    again = run(tmp_path / "run", attacks)
+    np.testing.assert_array_equal(again.correct.values, whole.correct.values)
 
 
 @pytest.fixture
@@ -374,9 +391,13 @@ def test_a_small_disk(small_disk, ballast):
     attacks = {"fgsm": "fgsm", "pgd": unmask.attack("pgd", steps=2)}
     try:
         run(small_disk / "run", attacks, keep_examples=True)
-    except UserError as error:
+    except UnsavedError as error:
         assert "No space left" in str(error) or "space" in str(error)
         assert not (small_disk / "run" / "results.nc").exists()
+        assert isinstance(error.results, xr.Dataset), "what was found is handed over"
+    except UserError as error:
+        assert "cannot be used as a run folder" in str(error) or "preparation.json" in str(error)
+        assert not list(small_disk.rglob("*.cell")), "refused before any work, or not at all"
     else:
         unmask.load(small_disk / "run" / "results.nc")
     assert not list(small_disk.rglob("*.tmp"))

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from unmask.cli.progress_log import Log
 
 __all__ = ["run"]
@@ -55,7 +57,7 @@ def run(
 
     from unmask.cli.progress_log import LOGS, LogView, as_line
     from unmask.cli.progress_view import progress_view
-    from unmask.errors import UserError, suggestion
+    from unmask.errors import UnsavedError, UserError, suggestion
     from unmask.evaluation.interrupt import orderly
     from unmask.manifest.reading import read_manifest
     from unmask.reports.text import text_report
@@ -95,6 +97,13 @@ def run(
         else:
             typer.echo(words, err=True)
         raise typer.Exit(130) from None
+    except UnsavedError as error:
+        Console().print(text_report(cast("xr.Dataset", error.results)))
+        if log == "json":
+            view.error(str(error))
+        else:
+            typer.echo(f"\n{error}", err=True)
+        raise typer.Exit(3) from None
     except UserError as error:
         if log != "json":
             raise

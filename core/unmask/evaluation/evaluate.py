@@ -17,7 +17,7 @@ from torch import nn
 
 from unmask.dimensions import CHANNEL, HEIGHT, SAMPLE, WIDTH
 from unmask.engines.choice import EngineChoice
-from unmask.errors import UserError
+from unmask.errors import UnsavedError, UserError
 from unmask.evaluation import fingerprint, interrupt
 from unmask.evaluation.applicability import check_applicability, references_of
 from unmask.evaluation.arguments import check_attacks, check_models, one_of, whole_number
@@ -156,6 +156,7 @@ def evaluate(
 
     Raises:
         UserError: Wrong input, in words, before any attack work.
+        UnsavedError: All is done, but `out` has no room for the result; it carries the result.
     """
     context = context or RunContext()
     progress = progress or Silent()
@@ -230,7 +231,11 @@ def evaluate(
         folder = None
         if out is not None:
             folder = RunFolder(
-                out, fingerprint.of_plan(plan, everything, precision, prepare), fresh=fresh, exclusive=True
+                out,
+                fingerprint.of_plan(plan, everything, precision, prepare),
+                fresh=fresh,
+                exclusive=True,
+                warn=progress.warn,
             )
             stack.enter_context(folder)
         preparation = Preparation.planned(
@@ -246,7 +251,7 @@ def evaluate(
         *preparation.notes,
         *runner.notes(),
         *note_on_borderline(cells.values()),
-        *(folder.warnings if folder else []),
+        *(folder.notes() if folder else []),
     ]
     result = assemble(
         models=[model_label(facts[name], draws, protocol, context.descriptions) for name in named],
@@ -295,10 +300,13 @@ def evaluate(
             result = with_metrics(result, measures, plan.subjects, data, plan.settings)
     if not keep_examples and "adversarial" in result:
         result = result.drop_vars("adversarial")
-    if out is not None:
-        save(result, Path(out) / "results.nc")
     import unmask.results.accessor  # noqa: F401 - registers `.unmask`
 
+    if out is not None:
+        try:
+            save(result, Path(out) / "results.nc")
+        except UserError as error:
+            raise UnsavedError(error.message, file=error.file, results=result) from error
     return result
 
 

@@ -7,8 +7,9 @@ import hashlib
 import io
 import json
 import os
+import threading
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -36,11 +37,15 @@ class RunFolder:
             samples, attacks, settings). A folder that belongs to another fingerprint is refused.
         fresh: Start anew: a folder with another run in it is moved aside (``<name>.1``, ``.2``, ...).
         exclusive: Keep other processes out until `release`.
+        warn: Told, in a sentence, when there is no room for a finished cell any more.
+
+    A finished cell that cannot be written, as on a full disk, waits in memory; it is tried again with every
+    later cell and when the folder is left, so that room made meanwhile is enough.
 
     Attributes:
         path: The folder.
         resumed: It already held this run.
-        warnings: Sentences about files that were damaged and count as missing.
+        warnings: Sentences about files that were damaged and count as missing, or could not be written.
 
     Raises:
         UserError: The path is a file or cannot be written to, or the folder belongs to another run or is in
@@ -54,9 +59,13 @@ class RunFolder:
         *,
         fresh: bool = False,
         exclusive: bool = False,
+        warn: Callable[[str], None] | None = None,
     ) -> None:
         self.path = Path(path)
         self.warnings: list[str] = []
+        self._warn = warn or (lambda words: None)
+        self._waiting: dict[Path, bytes] = {}
+        self._writing = threading.Lock()  # cells of several workers end at once
         self._fingerprint = dict(fingerprint)
         self._lock: FolderLock | None = None
         try:
@@ -102,6 +111,7 @@ class RunFolder:
         return self
 
     def __exit__(self, *reason: object) -> None:
+        self._write_waiting()
         self.release()
 
     @property
@@ -138,9 +148,6 @@ class RunFolder:
         Args:
             key: What names the cell (model, attack, epsilon, shard, ...), JSON-able.
             outcome: What it found.
-
-        Raises:
-            UserError: The folder cannot be written to any more.
         """
         if outcome.finished:
             extra = {"seconds": outcome.seconds, "message": outcome.message}
@@ -149,9 +156,11 @@ class RunFolder:
                 self._place("part", key)[0].unlink(missing_ok=True)
 
     def save_part(self, key: Mapping[str, Any], outcome: CellOutcome) -> None:
-        """Keeps the outcome of the first samples of a cell that is not finished; raises as `save_cell`."""
+        """Keeps the outcome of the first samples of a cell that is not finished, if there is room."""
         extra = {"seconds": outcome.seconds, "message": outcome.message}
-        self._write("part", key, outcome.arrays(), extra)
+        path, content = self._packed("part", key, outcome.arrays(), extra)
+        with contextlib.suppress(OSError):  # the whole cell is kept when it ends
+            write_atomically(path, content)
 
     def load_part(self, key: Mapping[str, Any]) -> CellOutcome | None:
         """As `load_cell`, for what `save_part` kept."""
@@ -162,7 +171,7 @@ class RunFolder:
         return self._read("cell", key, CellOutcome)
 
     def save_clean(self, key: Mapping[str, Any], outcome: CleanOutcome) -> None:
-        """Keeps what a model says about the clean images; raises as `save_cell`."""
+        """Keeps what a model says about the clean images."""
         self._write("clean", key, outcome.arrays(), {})
 
     def load_clean(self, key: Mapping[str, Any]) -> CleanOutcome | None:
@@ -173,23 +182,50 @@ class RunFolder:
         text = json.dumps([kind, dict(key)], sort_keys=True, separators=(",", ":"))
         return self.path / "cells" / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.{kind}", text
 
-    def _write(
+    def _packed(
         self, kind: str, key: Mapping[str, Any], arrays: Mapping[str, Any], extra: Mapping[str, Any]
-    ) -> None:
+    ) -> tuple[Path, bytes]:
         path, text = self._place(kind, key)
         buffer = io.BytesIO()
         header = np.frombuffer(json.dumps({"key": text, **extra}).encode(), dtype=np.uint8)
         np.savez_compressed(buffer, header=header, **arrays)
         content = buffer.getvalue()
         checksum = hashlib.sha256(content).hexdigest().encode()
-        try:
-            write_atomically(path, b"".join((_MAGIC, checksum, b"\n", content)))
-        except OSError as error:
-            raise UserError(
-                f"a finished cell cannot be kept here: {error}. What was kept so far is safe; make room and "
-                "run again.",
-                file=str(self.path),
-            ) from error
+        return path, b"".join((_MAGIC, checksum, b"\n", content))
+
+    def _write(
+        self, kind: str, key: Mapping[str, Any], arrays: Mapping[str, Any], extra: Mapping[str, Any]
+    ) -> None:
+        path, content = self._packed(kind, key, arrays, extra)
+        with self._writing:
+            first = not self._waiting
+            self._waiting[path] = content
+        error = self._write_waiting()
+        if error is not None and first:
+            self._warn(
+                f"{self.path}: a finished cell cannot be kept: {error}. What was kept so far is safe; the "
+                "run goes on and tries again. Make room meanwhile."
+            )
+
+    def _write_waiting(self) -> OSError | None:
+        """Write what waits for room; the first error, where there still is none."""
+        with self._writing:
+            for path in list(self._waiting):
+                try:
+                    write_atomically(path, self._waiting[path])
+                except OSError as error:
+                    return error
+                del self._waiting[path]
+        return None
+
+    def notes(self) -> list[str]:
+        """`warnings`, and how many finished cells still wait for room."""
+        if not self._waiting:
+            return self.warnings
+        words = (
+            f"{len(self._waiting)} finished cells could not be kept in {self.path}; a rerun computes them."
+        )
+        return [*self.warnings, words]
 
     def _read(self, kind: str, key: Mapping[str, Any], made: type[AnyOutcome]) -> AnyOutcome | None:
         path, text = self._place(kind, key)
