@@ -21,8 +21,9 @@ def compare(
     if not 0 < level < 1:
         raise UserError(f"must lie between 0 and 1 (such as 0.99), not {level}.", where="--level")
     from unmask.cli import console
-    from unmask.cli.files import load_result
+    from unmask.cli.files import opened_result
     from unmask.reports.comparison import comparison_report
 
-    report = comparison_report(load_result(first), load_result(second), (str(first), str(second)), level)
+    with opened_result(first) as one, opened_result(second) as other:
+        report = comparison_report(one, other, (str(first), str(second)), level)
     console().print(report)

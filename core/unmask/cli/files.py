@@ -12,19 +12,21 @@ from unmask.errors import UserError
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["load_result", "written"]
+__all__ = ["opened_result", "written"]
 
 
-def load_result(path: Path) -> xr.Dataset:
-    """A result file, or the one in a run folder.
+@contextmanager
+def opened_result(path: Path) -> Iterator[xr.Dataset]:
+    """A result file, or the one in a run folder; what is not looked at is not read.
 
     Raises:
         UserError: As `unmask.load`.
     """
-    from unmask.results.storage import load
+    from unmask.results.storage import opened
 
     inside = path / "results.nc"
-    return load(inside if inside.is_file() else path)
+    with opened(inside if inside.is_file() else path) as dataset:
+        yield dataset
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -18,12 +19,13 @@ def merge(
 
     Refused where parts disagree, and where the merged result would have holes.
     """
-    from unmask.cli.files import load_result
+    from unmask.cli.files import opened_result
     from unmask.results import merging
     from unmask.results.storage import save
 
-    parts = [load_result(path) for path in results]
-    merged = merging.merge(parts, [str(path) for path in results])
+    with ExitStack() as stack:
+        parts = [stack.enter_context(opened_result(path)) for path in results]
+        merged = merging.merge(parts, [str(path) for path in results])
     place = save(merged, output)
     sizes = ", ".join(f"{merged.sizes[d]} {d}s" for d in ("model", "attack", "epsilon", "sample"))
     typer.echo(f"written: {place} ({sizes})")

@@ -53,13 +53,12 @@ def plot(
     from matplotlib import rc_context
 
     from unmask import plotting
-    from unmask.cli.files import load_result, written
+    from unmask.cli.files import opened_result, written
     from unmask.manifest.radii import parse_radii
     from unmask.plotting.frame import state
 
-    dataset = load_result(results)
     radius = None if epsilon is None else parse_radii([epsilon])[0]
-    with rc_context({"svg.hashsalt": "unmask"}):
+    with opened_result(results) as dataset, rc_context({"svg.hashsalt": "unmask"}):
         if kind == "curve":
             ax = plotting.plot_curve(dataset, model, level)
         elif kind == "heatmap":

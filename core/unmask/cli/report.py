@@ -33,17 +33,17 @@ def report(
     if not 0 < level < 1:
         raise UserError(f"must lie between 0 and 1 (such as 0.99), not {level}.", where="--level")
 
-    from unmask.cli.files import load_result, written
+    from unmask.cli.files import opened_result, written
 
-    dataset = load_result(results)
-    if format == "text" and output is None:
-        from rich.console import Console
+    with opened_result(results) as dataset:
+        if format == "text" and output is None:
+            from rich.console import Console
 
-        from unmask.reports.text import text_report
+            from unmask.reports.text import text_report
 
-        Console().print(text_report(dataset, level))
-        return
-    content = _rendered(dataset, format, level)
+            Console().print(text_report(dataset, level))
+            return
+        content = _rendered(dataset, format, level)
     if output is None:
         typer.echo(content, nl=False)
         return

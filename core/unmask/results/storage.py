@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from unmask.errors import UserError
 from unmask.results.atomic import replacing
 from unmask.results.layout import text_array
 
-__all__ = ["load", "save"]
+__all__ = ["load", "opened", "save"]
 
 _JSON_NAMES = "json_attributes"
 """Attribute that names the attributes `save` had to turn into JSON text, so that `load` turns them back."""
@@ -65,12 +66,14 @@ def save(dataset: xr.Dataset, path: str | os.PathLike[str]) -> Path:
     return path
 
 
-def load(path: str | os.PathLike[str]) -> xr.Dataset:
-    """Reads a whole result into memory; the accessor ``.unmask`` is there afterwards.
+@contextmanager
+def opened(path: str | os.PathLike[str]) -> Iterator[xr.Dataset]:
+    """A result whose variables are read when they are first used; the accessor ``.unmask`` is there.
+
+    For whoever looks at a part of a large result. Use it inside the ``with`` alone: the file is closed after.
 
     Raises:
-        UserError: No such file, not netCDF, truncated or damaged, not written by Unmask, or of another
-            schema version.
+        UserError: As `load`; damage inside a variable shows when that variable is read.
     """
     import unmask.results.accessor  # noqa: F401 - registers the accessor
 
@@ -84,30 +87,59 @@ def load(path: str | os.PathLike[str]) -> xr.Dataset:
             "there is no such file. `unmask run` writes results.nc into its run folder.", file=str(path)
         )
     try:
-        with xr.open_dataset(path, engine="netcdf4") as opened:
-            dataset = opened.load()
+        dataset = xr.open_dataset(path, engine="netcdf4")
     except MemoryError:
         raise
-    except Exception as error:
-        # On a damaged file the libraries raise almost anything.
-        raise UserError(
-            f"cannot be read as a result (netCDF-4): {error}. The file is damaged, cut short or of another "
-            "kind; run the manifest again to make it anew.",
-            file=str(path),
-        ) from error
+    except Exception as error:  # on a damaged file the libraries raise almost anything
+        raise _unreadable(path, error) from error
+    with dataset:
+        try:
+            plain = _with_attributes(_with_whole_text(dataset), _unpacked)
+        except MemoryError:
+            raise
+        except (RuntimeError, OSError, UnicodeError) as error:
+            raise _unreadable(path, error) from error
+        except (ValueError, TypeError) as error:
+            raise UserError(
+                f"cannot be read as a result: its attributes are damaged ({error}). Run the manifest again "
+                "to make it anew.",
+                file=str(path),
+            ) from error
+        _check_schema(plain, path)
+        try:
+            yield plain
+        except RuntimeError as error:
+            if not str(error).startswith("NetCDF:"):
+                raise
+            raise _unreadable(path, error) from error
+
+
+def load(path: str | os.PathLike[str]) -> xr.Dataset:
+    """Reads a whole result into memory; the accessor ``.unmask`` is there afterwards.
+
+    Raises:
+        UserError: No such file, not netCDF, truncated or damaged, not written by Unmask, or of another
+            schema version.
+    """
+    with opened(path) as dataset:
+        try:
+            dataset.load()
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise _unreadable(Path(path), error) from error
     dataset.encoding.clear()
     for variable in dataset.variables.values():
         variable.encoding.clear()
-    try:
-        dataset = _with_attributes(_with_whole_text(dataset), _unpacked)
-    except (ValueError, TypeError) as error:
-        raise UserError(
-            f"cannot be read as a result: its attributes are damaged ({error}). Run the manifest again to "
-            "make it anew.",
-            file=str(path),
-        ) from error
-    _check_schema(dataset, path)
     return dataset
+
+
+def _unreadable(path: Path, error: Exception) -> UserError:
+    return UserError(
+        f"cannot be read as a result (netCDF-4): {error}. The file is damaged, cut short or of another "
+        "kind; run the manifest again to make it anew.",
+        file=str(path),
+    )
 
 
 def _check_schema(dataset: xr.Dataset, path: Path) -> None:
