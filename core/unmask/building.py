@@ -18,7 +18,14 @@ from unmask.options import build_with, check_options
 from unmask.plugins.catalog import Provided, catalog, kind_named, singular
 from unmask.weights import load_weights
 
-__all__ = ["build_component", "find_component", "is_gradient_source", "split_use", "wrongly_built"]
+__all__ = [
+    "build_component",
+    "builder_of",
+    "find_component",
+    "is_gradient_source",
+    "split_use",
+    "wrongly_built",
+]
 
 
 def build_component(
@@ -49,7 +56,7 @@ def build_component(
     """
     kind = kind_named(kind)
     provided = find_component(kind, name, where)
-    build = provided.builder()
+    build = builder_of(provided, where)
     skip = list(inspect.signature(build).parameters)[: len(arguments)]
     weights, sha256 = None, None
     if kind in ("models", "front-ends", "ensembles"):
@@ -120,6 +127,15 @@ def find_component(kind: str, name: Any, where: str) -> Provided:
         return catalog().find(kind, name)
     except UserError as error:
         raise error.located(where=where or None) from None
+
+
+def builder_of(provided: Provided, where: str) -> Callable[..., Any]:
+    """`Provided.builder`, its errors placed at a key path."""
+    try:
+        build: Callable[..., Any] = provided.builder()
+    except UserError as error:
+        raise error.located(where=where or None) from error
+    return build
 
 
 def is_gradient_source(thing: Any) -> TypeGuard[GradientSource]:

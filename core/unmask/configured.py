@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 from torch import nn
 
-from unmask.building import find_component, split_use, wrongly_built
+from unmask.building import builder_of, find_component, split_use, wrongly_built
 from unmask.entries import AttackEntry
 from unmask.errors import MisuseError, UserError
 from unmask.evaluation.task import IterativeAttack, Suite
@@ -35,7 +35,8 @@ class ConfiguredAttack:
         use: The registered name; the class or function for one that nobody registered.
         attack: A plain call, an object with `start` and `step`, or a suite.
         entry: What it says of itself.
-        provider: ``distribution/entry-point``; ``package.module:name`` for one that nobody registered.
+        provider: ``distribution/entry-point``, with the library where it is one's; ``package.module:name``
+            for one that nobody registered.
         options: Every option with its value, as JSON.
         max_queries: Most forward passes per sample; None: no limit of its own.
         timeout: Most seconds per cell; None: no limit of its own.
@@ -89,7 +90,7 @@ def configure_attack(
     targeted mode also ``targeted`` and ``target``.
     """
     provided = find_component("attacks", name, where)
-    build = provided.builder()
+    build = builder_of(provided, where)
     own, common = {}, {}
     for key, value in options.items():
         option = key.replace("-", "_") if isinstance(key, str) else key
@@ -148,12 +149,13 @@ def as_configured(
 
 def _registered(provided: Provided, built: Any, given: Mapping[str, Any]) -> ConfiguredAttack:
     assert isinstance(provided.entry, AttackEntry)
-    ambiguous = catalog().is_ambiguous("attacks", provided.name)
+    library = provided.entry.library
     return ConfiguredAttack(
-        use=provided.qualified_name if ambiguous else provided.name,
+        use=catalog().spelt("attacks", provided),
         attack=built,
         entry=provided.entry,
-        provider=provided.provider,
+        # With the library's version: another one is another attack.
+        provider=provided.provider if library is None else f"{provided.provider} ({library})",
         options=settings_of(provided.builder(), given, built),
     )
 

@@ -9,10 +9,15 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Mapping
+from importlib import metadata
+from importlib.util import find_spec
 from typing import Any, Literal
 
 import attrs
+
+from unmask.errors import UserError
 
 __all__ = [
     "AttackEntry",
@@ -22,6 +27,7 @@ __all__ = [
     "FrontEndEntry",
     "GradientEntry",
     "LazyBuilder",
+    "Library",
     "MetricEntry",
     "ModelEntry",
     "RecipeEntry",
@@ -63,6 +69,56 @@ class LazyBuilder:
         return f"LazyBuilder({self.path!r})"
 
 
+@attrs.frozen
+class Library:
+    """Somebody else's Python library that a plugin gives access to, installed or not.
+
+    Attributes:
+        name: What stands before the colon in ``use = "foolbox:LinfPGD"``.
+        module: What is imported.
+        distribution: What it is installed as.
+        install: The command that installs it.
+    """
+
+    name: str
+    module: str
+    distribution: str
+    install: str
+
+    @property
+    def installed(self) -> bool:
+        """Whether it can be imported, found out without importing it."""
+        if self.module in sys.modules:
+            return True
+        try:
+            return find_spec(self.module) is not None
+        except (ImportError, ValueError):
+            return False
+
+    @property
+    def version(self) -> str:
+        """The installed version; ``""`` where there is none to tell."""
+        try:
+            return metadata.version(self.distribution)
+        except metadata.PackageNotFoundError:
+            return ""
+
+    def needed(self, by: str) -> None:
+        """Refuse to go on without it.
+
+        Args:
+            by: What needs it, such as ``'foolbox:LinfPGD'``.
+
+        Raises:
+            UserError: It is not installed; the message has the command that installs it.
+        """
+        if not self.installed:
+            raise UserError(f"{by} needs {self.name}, which is not installed: {self.install}")
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}".rstrip()
+
+
 def _as_builder(build: Callable[..., Any] | str) -> Callable[..., Any]:
     return LazyBuilder(build) if isinstance(build, str) else build
 
@@ -92,12 +148,14 @@ class Entry:
         summary: One sentence for listings.
         reference: The paper, equation or standard it comes from.
         build: Callable whose signature is the component's options.
+        library: The library whose component this is. It is then called ``library:name``, and by that alone.
     """
 
     name: str = attrs.field(validator=_is_name)
     summary: str = attrs.field(validator=attrs.validators.instance_of(str))
     reference: str = attrs.field(validator=attrs.validators.instance_of(str))
     build: Callable[..., Any] = attrs.field(converter=_as_builder, validator=_is_callable)
+    library: Library | None = attrs.field(default=None, kw_only=True)
 
 
 @attrs.frozen

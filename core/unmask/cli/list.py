@@ -31,13 +31,25 @@ def list_entries(
         table.add_column("summary", ratio=1)
         table.add_column("provider", no_wrap=True, style="dim")
         for provided in installed.entries(each):
-            ambiguous = installed.is_ambiguous(each, provided.name)
-            name = provided.qualified_name if ambiguous else provided.name
+            name = installed.spelt(each, provided)
             table.add_row(escape(name), escape(provided.entry.summary), escape(provided.provider))
+        absent = []
+        for library, offered in installed.of_libraries(each).items():
+            if library.installed:
+                for provided in offered:
+                    table.add_row(
+                        escape(provided.qualified_name), escape(provided.entry.summary), escape(str(library))
+                    )
+            else:
+                absent.append(
+                    f"{library.name}: {len(offered)} {each} more, once it is installed: {library.install}"
+                )
         if table.row_count:
             out.print(table)
         else:
             out.print(f"{each}\nnone installed")
+        for line in absent:
+            out.print(escape(line), style="dim")
         if each != kinds[-1]:
             out.print()
     for failure in installed.failures:

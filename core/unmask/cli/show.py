@@ -30,7 +30,8 @@ def show(
     skip = ("members",) if kind == "ensembles" else ()
     options = describe_options(provided.builder(), skip=skip)
     out = console()
-    out.print(f"[bold]{escape(provided.name)}[/bold] ({singular(kind)}): {escape(provided.entry.summary)}")
+    name = catalog().spelt(kind, provided)
+    out.print(f"[bold]{escape(name)}[/bold] ({singular(kind)}): {escape(provided.entry.summary)}")
     facts = Table(box=None, show_header=False, padding=(0, 3, 0, 0))
     facts.add_column(style="dim", no_wrap=True)
     facts.add_column()
@@ -77,10 +78,12 @@ def _facts(provided: Provided) -> list[tuple[str, str]]:
 
 
 def _fact(value: Any) -> str:
-    from unmask.entries import LazyBuilder
+    from unmask.entries import LazyBuilder, Library
 
     if isinstance(value, LazyBuilder):
         return value.path
+    if isinstance(value, Library):
+        return str(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, tuple):

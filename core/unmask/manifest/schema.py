@@ -39,6 +39,12 @@ _EXPECTED: Schema = {
         "description": "Clean accuracy it must have; the run stops where its interval does not hold that.",
     }
 }
+_OWN_SEED: Schema = {
+    "type": "integer",
+    "minimum": 0,
+    "default": 0,
+    "description": "Another one gives other initial weights and other random numbers on the way.",
+}
 _HYPHENATED: Schema = {"pattern": "^[^_]*$"}
 
 
@@ -74,7 +80,7 @@ def manifest_schema() -> Schema:
         "additionalProperties": False,
         "$defs": {
             "data": _component("data", data),
-            "recipe": _component("recipes", {"data": _ref("data")}),
+            "recipe": _component("recipes", {"data": _ref("data"), "seed": _OWN_SEED}),
             "front-end": _component("front-ends", _WEIGHTS, together={"sha256": ["weights"]}),
             "gradient": _component("gradients", {}),
             "metric": _component("metrics", {}),
@@ -89,7 +95,9 @@ def manifest_schema() -> Schema:
                 excluded=("weights", "recipe"),
             ),
             "mixture": _closed(
-                {"ensemble": _ref("ensemble"), **_WEIGHTS, **_EXPECTED}, required=("ensemble",)
+                {"ensemble": _ref("ensemble"), **recipe, **_WEIGHTS, **_EXPECTED},
+                required=("ensemble",),
+                excluded=("weights", "recipe"),
             ),
             "model": {"oneOf": [_ref("network"), _ref("composite"), _ref("mixture")]},
             "part": {
@@ -185,23 +193,10 @@ def _closed(properties: Schema, *, required: tuple[str, ...], excluded: tuple[st
     return {**schema, "not": {"required": list(excluded)}} if excluded else schema
 
 
-def _names(provided: Provided) -> list[str]:
+def _names(kind: str, provided: Provided) -> list[str]:
     """What a manifest may call a component."""
-    ambiguous = any(
-        catalog().is_ambiguous(kind, provided.name)
-        for kind in (
-            "metrics",
-            "attacks",
-            "models",
-            "front-ends",
-            "ensembles",
-            "gradients",
-            "data",
-            "recipes",
-        )
-        if provided in catalog().entries(kind)
-    )
-    return [provided.qualified_name] if ambiguous else [provided.name, provided.qualified_name]
+    name = catalog().spelt(kind, provided)
+    return [name] if name == provided.qualified_name else [name, provided.qualified_name]
 
 
 def _component(
@@ -223,8 +218,9 @@ def _component(
         excluded: Keys that exclude one another.
         together: Keys that need others.
     """
-    offered = catalog().entries(kind)
-    use: Schema = {"enum": [name for provided in offered for name in _names(provided)]}
+    adapted = [provided for offered in catalog().of_libraries(kind).values() for provided in offered]
+    offered = [*catalog().entries(kind), *adapted]
+    use: Schema = {"enum": [name for provided in offered for name in _names(kind, provided)]}
     table: Schema = {
         "type": "object",
         "properties": {"use": use, **extra},
@@ -232,7 +228,7 @@ def _component(
         "propertyNames": _HYPHENATED,
         "allOf": [
             {
-                "if": {"properties": {"use": {"enum": _names(provided)}}, "required": ["use"]},
+                "if": {"properties": {"use": {"enum": _names(kind, provided)}}, "required": ["use"]},
                 "then": {"description": provided.entry.summary, **_options(provided, extra)},
             }
             for provided in offered
@@ -246,9 +242,14 @@ def _component(
 
 
 def _options(provided: Provided, extra: Schema) -> Schema:
-    """The keys one component takes; any, where its plugin cannot be asked."""
+    """The keys one component takes; any, where its plugin cannot be asked.
+
+    Other libraries are not imported to be asked: that takes seconds, and one may not be installed.
+    """
     from unmask.models.data_facts import SUPPLIED
 
+    if provided.entry.library is not None:
+        return {}
     try:
         build = provided.builder()
         options = describe_options(build, skip=tuple(extra))

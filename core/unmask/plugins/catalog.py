@@ -12,8 +12,8 @@ from typing import Any
 import attrs
 from packaging.utils import canonicalize_name
 
-from unmask.entries import Entry, LazyBuilder
-from unmask.errors import PluginError, UserError, suggestion
+from unmask.entries import Entry, LazyBuilder, Library
+from unmask.errors import PluginError, UserError, nearest, suggestion
 from unmask.plugins.loading import (
     ENTRY_TYPES,
     Candidate,
@@ -53,15 +53,19 @@ class Provided:
 
     @property
     def qualified_name(self) -> str:
-        """``distribution:name``, which stays clear when others offer the same name."""
-        return f"{self.distribution}:{self.entry.name}"
+        """``distribution:name``, or ``library:name``; stays clear when others offer the same name."""
+        library = self.entry.library
+        return f"{self.distribution if library is None else library.name}:{self.entry.name}"
 
     def builder(self) -> Any:
         """The callable that builds the component, imported.
 
         Raises:
+            UserError: It belongs to a library that is not installed.
             PluginError: It cannot be imported.
         """
+        if self.entry.library is not None:
+            self.entry.library.needed(f"'{self.qualified_name}'")
         build = self.entry.build
         if not isinstance(build, LazyBuilder):
             return build
@@ -137,16 +141,35 @@ class Catalog:
         return self._loaded.failures
 
     def entries(self, kind: str) -> tuple[Provided, ...]:
-        """Everything on offer of one kind, by name, then provider."""
-        found = self._provided[kind_named(kind)]
+        """Everything on offer of one kind under a name of its own, by name, then provider."""
+        found = [p for p in self._provided[kind_named(kind)] if p.entry.library is None]
         return tuple(sorted(found, key=lambda provided: (provided.name, provided.provider)))
+
+    def of_libraries(self, kind: str) -> Mapping[Library, tuple[Provided, ...]]:
+        """What plugins offer out of other libraries, installed or not, by library and name."""
+        found: dict[Library, list[Provided]] = {}
+        for provided in self._provided[kind_named(kind)]:
+            if provided.entry.library is not None:
+                found.setdefault(provided.entry.library, []).append(provided)
+        return {
+            library: tuple(sorted(found[library], key=lambda provided: provided.name.lower()))
+            for library in sorted(found, key=lambda library: library.name)
+        }
 
     def is_ambiguous(self, kind: str, name: str) -> bool:
         """Whether several plugins offer this name."""
-        return sum(provided.name == name for provided in self._provided[kind_named(kind)]) > 1
+        offered = self._provided[kind_named(kind)]
+        return sum(provided.name == name and provided.entry.library is None for provided in offered) > 1
+
+    def spelt(self, kind: str, provided: Provided) -> str:
+        """The shortest name that means this component and no other."""
+        qualified = provided.entry.library is not None or self.is_ambiguous(kind, provided.name)
+        return provided.qualified_name if qualified else provided.name
 
     def find(self, kind: str, name: str) -> Provided:
         """The one component meant by a name, ``distribution:name`` or ``distribution/entry-point:name``.
+
+        What belongs to a library is found by ``library:name`` alone.
 
         Raises:
             UserError: Nobody offers it; the message has the nearest name and the plugins that failed.
@@ -154,26 +177,30 @@ class Catalog:
         """
         kind = kind_named(kind)
         scope, _, plain = name.rpartition(":")
-        found = [p for p in self._provided[kind] if p.name == plain and (not scope or _is_from(p, scope))]
+        found = [p for p in self._provided[kind] if p.name == plain and _is_from(p, scope)]
         if len(found) == 1:
             return found[0]
         if not found:
             raise UserError(self._unknown(kind, scope, plain))
-        same_distribution = len({p.distribution for p in found}) < len(found)
-        ways = [f"'{p.provider}:{p.name}'" if same_distribution else f"'{p.qualified_name}'" for p in found]
+        clear = len({p.qualified_name for p in found}) == len(found)
+        ways = [f"'{p.qualified_name}'" if clear else f"'{p.provider}:{p.name}'" for p in found]
         providers = " and ".join(f"{p.provider} (version {p.version})" for p in found)
         raise PluginError(
             f"the {singular(kind)} '{plain}' is offered by {providers}; write {' or '.join(ways)}."
         )
 
     def _unknown(self, kind: str, scope: str, plain: str) -> str:
-        on_offer = self._provided[kind]
-        if scope:
-            on_offer = tuple(p for p in on_offer if _is_from(p, scope))
+        on_offer = [p for p in self._provided[kind] if _is_from(p, scope)]
         who = f"'{scope}' offers no" if scope else "there is no"
         text = f"{who} {singular(kind)} '{plain}'. {suggestion(plain, {p.name for p in on_offer})}"
         if scope and not on_offer:
-            text += f" Who offers it: {', '.join(sorted({p.distribution for p in self._provided[kind]}))}."
+            scopes = {p.qualified_name.partition(":")[0] for p in self._provided[kind]}
+            close = nearest(scope, scopes)
+            text += f" Who offers it: {', '.join(sorted(scopes))}."
+            text += f" Did you mean '{close}:{plain}'?" if close else ""
+        if not scope:
+            others = [p.qualified_name for p in self._provided[kind] if p.name == plain and p.entry.library]
+            text += f" Of other libraries: {', '.join(sorted(others))}." if others else ""
         if self.failures:
             causes = "; ".join(str(failure).rstrip(".") for failure in self.failures)
             text += f" It may belong to a plugin that does not work: {causes}."
@@ -186,14 +213,15 @@ class Catalog:
         annotated as returning it. ``distribution:name`` where the name alone would be ambiguous.
         """
         found = self.provided_of(kind, component)
-        if found is None:
-            return ""
-        return found.qualified_name if self.is_ambiguous(kind, found.name) else found.name
+        return "" if found is None else self.spelt(kind, found)
 
     def provided_of(self, kind: str, component: Any) -> Provided | None:
-        """The entry a built component comes from, found as in `name_of`; None when no one entry fits."""
+        """The entry a built component comes from, found as in `name_of`; None when no one entry fits.
+
+        Components of libraries are not told apart by their class, and no library is imported to look.
+        """
         made_by = type(component)
-        on_offer = self._provided[kind_named(kind)]
+        on_offer = self.entries(kind)
         path = f"{made_by.__module__}:{made_by.__qualname__}"
         # Text first, which imports nothing.
         found = [p for p in on_offer if isinstance(p.entry.build, LazyBuilder) and p.entry.build.path == path]
@@ -229,7 +257,12 @@ class Catalog:
 
 
 def _is_from(provided: Provided, scope: str) -> bool:
-    return scope == provided.provider or canonicalize_name(scope) == canonicalize_name(provided.distribution)
+    """Whether the part of a name before the colon, which may be empty, means this component's origin."""
+    library = provided.entry.library
+    if not scope:
+        return library is None
+    origin = provided.distribution if library is None else library.name
+    return scope == provided.provider or canonicalize_name(scope) == canonicalize_name(origin)
 
 
 def _quietly_imported(provided: Provided) -> Any:
