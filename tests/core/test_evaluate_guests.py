@@ -77,6 +77,33 @@ def test_an_attack_cannot_move_the_ball_of_the_judge(problem):
     assert (results.status.values[0, 0, 0][right & moved] == Status.BUDGET_VIOLATION).all()
 
 
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda model: model[0].weight.data.zero_(), "parameter 0.weight"),
+        (lambda model: model[0].weight.data.fill_(torch.nan), "parameter 0.weight"),
+        (lambda model: model.train(), "training flag"),
+    ],
+)
+def test_an_attack_that_changes_the_model_costs_its_own_cell_alone(problem, change, named):
+    linear, images, labels = problem
+    model = nn.Sequential(linear).eval()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+
+    def vandal(target, images, labels, budget, random):
+        change(model)
+        return images
+
+    attacks = {"before": "fgsm", "vandal": vandal, "after": "fgsm"}
+    results = unmask.evaluate({"m": model}, images, labels, attacks, [0.05])
+    assert (results.status.sel(attack="vandal") == Status.FAILED).all()
+    assert named in results.message.sel(attack="vandal").item()
+    np.testing.assert_array_equal(results.correct.sel(attack="before"), results.correct.sel(attack="after"))
+    for name, value in model.state_dict().items():
+        torch.testing.assert_close(value, before[name], rtol=0, atol=0)
+    assert not model.training
+
+
 def test_the_gradient_mode_is_the_callers_before_and_after(problem):
     def careless(target, images, labels, budget, random):
         torch.set_grad_enabled(False)

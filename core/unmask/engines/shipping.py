@@ -14,6 +14,7 @@ import attrs
 import torch
 
 from unmask.errors import UserError
+from unmask.models.guest import Visit
 from unmask.plugins.catalog import catalog
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def pack(shipment: Shipment) -> bytes:
 
     # Kernels may be compiled; every process has its own.
     settings = attrs.evolve(shipment.plan.settings, kernels=None)  # type: ignore[arg-type]
-    light = attrs.evolve(shipment, plan=attrs.evolve(shipment.plan, settings=settings))
+    light = attrs.evolve(shipment, plan=attrs.evolve(shipment.plan, settings=settings, visit=None))
     content = io.BytesIO()
     with _by_value(_unfindable()):
         try:
@@ -83,7 +84,8 @@ def unpack(content: bytes) -> Shipment:
 
     shipment: Shipment = cloudpickle.loads(content)
     settings = attrs.evolve(shipment.plan.settings, kernels=catalog().kernels())
-    return attrs.evolve(shipment, plan=attrs.evolve(shipment.plan, settings=settings))
+    visit = Visit(member.module for known in shipment.facts.values() for member in known.members)
+    return attrs.evolve(shipment, plan=attrs.evolve(shipment.plan, settings=settings, visit=visit))
 
 
 def _script(content: bytes) -> Any:

@@ -203,7 +203,7 @@ def evaluate(
             configured, rows = {**configured, **diagnosis.attacks}, {**rows, **diagnosis.attacks}
         left_out = {**check_applicability(configured, subjects, norm), **diagnosis.left_out}
         targets = check_targets(rows, data, subjects)
-        stack.enter_context(guests(everything.values()))
+        visit = stack.enter_context(guests(everything.values()))
         oracles = {
             name: Oracle(known, batch_size or rows_at_once(data.images[0])) for name, known in facts.items()
         }
@@ -227,6 +227,7 @@ def evaluate(
             ),
             limits=dict.fromkeys(diagnosis.attacks, DIAGNOSED),
             alone=diagnosis.alone,
+            visit=visit,
         )
         folder = None
         if out is not None:

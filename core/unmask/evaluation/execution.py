@@ -101,14 +101,19 @@ def outcome_of(
     """
     count = len(request.clean)
     try:
-        return _attacked(plan, request, plan.shard(request.shard), on_step, keep)
+        outcome = _attacked(plan, request, plan.shard(request.shard), on_step, keep)
     except KeyboardInterrupt:
         raise
     except BaseException as cause:
         # SystemExit too: a plugin must not end the run.
         text = str(cause)
         kind = type(cause).__name__
-        return CellOutcome.failed(count, f"{kind}: {text}" if text else kind)
+        outcome = CellOutcome.failed(count, f"{kind}: {text}" if text else kind)
+    changed = None if plan.visit is None else plan.visit.put_back()
+    if changed is not None:
+        # What it found may hold for another model; the cells after it have the right one again.
+        return CellOutcome.failed(count, f"the attack changed the model ({changed}), which was put back")
+    return outcome
 
 
 def _attacked(

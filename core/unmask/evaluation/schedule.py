@@ -19,6 +19,7 @@ from unmask.evaluation.execution import CellRequest, no_keep
 from unmask.evaluation.progress import Progress
 from unmask.evaluation.subject import CellSettings, Subject
 from unmask.evaluation.suite import is_suite, stages_of, total
+from unmask.models.guest import Visit
 from unmask.results.folder import RunFolder
 from unmask.results.outcome import CellOutcome, CleanOutcome
 
@@ -41,6 +42,7 @@ class Plan:
         settings: What all cells share.
         limits: How many samples, the first ones, an attack is run on, where not on all.
         alone: Attacks that are run at every radius as if there were no other.
+        visit: What the models were in this process, so that an attack that changes one costs its own cell.
     """
 
     SHARD: ClassVar[int] = 256
@@ -54,6 +56,7 @@ class Plan:
     settings: CellSettings
     limits: Mapping[str, int] = attrs.field(factory=dict)
     alone: Collection[str] = ()
+    visit: Visit | None = None
 
     @property
     def stages(self) -> dict[str, list[str]]:
