@@ -60,8 +60,15 @@ class UnsavedError(UserError):
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name closest to `name`, or None when nothing is close."""
-    found = difflib.get_close_matches(name.lower().replace("_", "-"), list(known), n=1, cutoff=0.5)
-    return found[0] if found else None
+    by_spelling: dict[str, str] = {}
+    for each in known:
+        by_spelling.setdefault(_plain(each), each)
+    found = difflib.get_close_matches(_plain(name), list(by_spelling), n=1, cutoff=0.5)
+    return by_spelling[found[0]] if found else None
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "-")
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

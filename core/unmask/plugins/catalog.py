@@ -71,6 +71,8 @@ class Provided:
             return build
         try:
             return build.resolve()
+        except UserError:
+            raise
         except Exception as error:
             raise PluginError(
                 f"'{self.name}' of plugin {self.provider} (version {self.version}) cannot be imported from "

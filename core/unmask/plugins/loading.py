@@ -250,7 +250,9 @@ def _entries(hook: str, function: Callable[[], Any], entry_type: type[Entry]) ->
                 f"the hook '{hook}' must return entries of type {entry_type.__name__}, "
                 f"not {type(entry).__name__} ({entry!r:.80})."
             )
-        if entry.name in seen:
-            raise PluginError(f"the hook '{hook}' offers '{entry.name}' twice.")
-        seen.add(entry.name)
+        # Two libraries may call different things by one name.
+        name = entry.name if entry.library is None else f"{entry.library.name}:{entry.name}"
+        if name in seen:
+            raise PluginError(f"the hook '{hook}' offers '{name}' twice.")
+        seen.add(name)
         yield entry

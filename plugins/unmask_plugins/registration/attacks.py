@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from unmask.entries import AttackEntry
 from unmask.markers import hookimpl
 from unmask_plugins.registration.citations import MINIMALLY_DISTORTED, RELIABLE
+from unmask_plugins.registration.libraries import attacks_of_libraries
 
 __all__ = ["unmask_attacks"]
 
@@ -170,4 +171,5 @@ def unmask_attacks() -> Iterable[AttackEntry]:
             access="transfer",
             targeted=True,
         ),
+        *attacks_of_libraries(),
     ]

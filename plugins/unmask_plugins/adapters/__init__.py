@@ -1,0 +1,1 @@
+"""Attacks of other libraries, called through the door and judged like any other."""

@@ -1,0 +1,22 @@
+"""Papers that several libraries implement."""
+
+from __future__ import annotations
+
+FGSM = "Goodfellow, Shlens and Szegedy 2015, arXiv:1412.6572"
+BIM = "Kurakin, Goodfellow and Bengio 2017, arXiv:1607.02533"
+PGD = "Madry et al. 2018, arXiv:1706.06083"
+MIFGSM = "Dong et al. 2018, Boosting Adversarial Attacks with Momentum, arXiv:1710.06081"
+APGD = "Croce and Hein 2020, Reliable evaluation of adversarial robustness, arXiv:2003.01690"
+SQUARE = "Andriushchenko et al. 2020, Square Attack, arXiv:1912.00049"
+FAB = "Croce and Hein 2020, Minimally distorted adversarial examples, arXiv:1907.02044"
+CARLINI_WAGNER = "Carlini and Wagner 2017, arXiv:1608.04644"
+DEEPFOOL = "Moosavi-Dezfooli, Fawzi and Frossard 2016, arXiv:1511.04599"
+DDN = "Rony et al. 2019, Decoupling Direction and Norm, arXiv:1811.09600"
+FMN = "Pintor et al. 2021, Fast Minimum-norm attacks, arXiv:2102.12827"
+ELASTIC_NET = "Chen et al. 2018, EAD: Elastic-Net Attacks, arXiv:1709.04114"
+SPARSE_L1 = "Tramèr and Boneh 2019, arXiv:1904.13000"
+BOUNDARY = "Brendel, Rauber and Bethge 2018, arXiv:1712.04248"
+HOP_SKIP_JUMP = "Chen, Jordan and Wainwright 2020, arXiv:1904.02144"
+NEWTON_FOOL = "Jang, Wu and Jha 2017, NewtonFool, doi:10.1145/3134600.3134635"
+VIRTUAL = "Miyato et al. 2016, Distributional Smoothing, arXiv:1507.00677"
+SPSA = "Uesato et al. 2018, Adversarial Risk, arXiv:1802.05666"
