@@ -6,7 +6,9 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,9 @@ __all__ = ["Cache", "cache_folder", "canonical_json", "key_of"]
 
 _log = logging.getLogger(__name__)
 _VARIABLE = "UNMASK_CACHE"
+
+_PAUSE = 0.2
+"""Seconds between two looks whether the other process is done."""
 
 
 def cache_folder() -> Path:
@@ -52,8 +57,8 @@ def key_of(recipe: Mapping[str, Any]) -> str:
 class Cache:
     """Trained weights by the key of the recipe that made them.
 
-    A file appears whole or not at all, so two processes that train the same recipe at once do no harm:
-    both write the same result, and the last one stays.
+    A file appears whole or not at all. Of two processes that want the same recipe trained, one trains and
+    the other waits and takes its result; where the file system knows no locks both train, and write the same.
 
     Attributes:
         folder: Where the files are.
@@ -64,6 +69,43 @@ class Cache:
     def path(self, key: str) -> Path:
         """The file of a key, whether it exists or not."""
         return self.folder / f"{key}.safetensors"
+
+    def checkpoint(self, key: str) -> Path:
+        """The file that holds the state of an unfinished training."""
+        return self.folder / f"{key}.checkpoint"
+
+    def log(self, key: str) -> Path:
+        """The file with what the training measured, as JSON lines."""
+        return self.folder / f"{key}.jsonl"
+
+    @contextmanager
+    def alone(self, key: str, waiting: Callable[[str], None]) -> Iterator[None]:
+        """Within this block no other process trains what the key names.
+
+        Args:
+            key: Names the training.
+            waiting: Told once, with who is waited for, where another process trains it.
+
+        Raises:
+            UserError: The folder cannot be written.
+        """
+        from unmask.results.lock import FileLock
+
+        self.prepare()
+        lock = FileLock(self.folder / f"{key}.lock")
+        told = False
+        try:
+            while not lock.acquire():
+                if not told:
+                    waiting(lock.holder() or "another process")
+                    told = True
+                time.sleep(_PAUSE)
+        except OSError as error:
+            raise self._unusable(str(error)) from error
+        try:
+            yield
+        finally:
+            lock.release()
 
     def __contains__(self, key: object) -> bool:
         return isinstance(key, str) and self.path(key).is_file()

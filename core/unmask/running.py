@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from unmask.manifest.placing import placed_in
 from unmask.manifest.spec import Manifest
 from unmask.models.building import build_models
 from unmask.models.device import choose_device
+from unmask.models.trained import TrainingView
 from unmask.results.atomic import write_atomically
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def run_manifest(
     workers: int | None = None,
     scheduler: str | None = None,
     progress: Progress | None = None,
-    training: Callable[[str, int, int], None] | None = None,
+    training: TrainingView | None = None,
 ) -> xr.Dataset:
     """Train what is missing, evaluate, and leave results, reports and manifest in the run folder.
 
@@ -63,7 +63,7 @@ def run_manifest(
         workers: Worker processes to start, likewise.
         scheduler: Address of a running Dask scheduler, likewise.
         progress: Told what the evaluation does.
-        training: Told how training goes: what, done, total.
+        training: Told how training goes.
 
     Raises:
         UserError: Wrong input, in words, before any attack work.
@@ -75,7 +75,7 @@ def run_manifest(
     check_manifest(manifest)
     place = choose_device(device or manifest.device)
     data = build_data(manifest)
-    built = build_models(manifest, device=place, progress=training)
+    built = build_models(manifest, device=place, view=training)
     with placed_in(manifest.file):
         check_expectations(
             built.expectations,

@@ -21,6 +21,7 @@ from unmask.manifest.spec import Manifest
 from unmask.models.building import BuiltModels, build_models
 from unmask.models.defended import Defended
 from unmask.models.randomized import RandomizedEnsemble
+from unmask.models.trained import TrainingView
 from unmask.plugins.catalog import Catalog, using
 from unmask.weights import save_weights, sha256_of_file
 
@@ -387,7 +388,7 @@ def test_a_model_that_does_not_fit_the_training_data_is_not_trained() -> None:
 
 def test_progress_tells_what_is_trained() -> None:
     said: list[tuple[str, int, int]] = []
-    build_models(manifest(PAIR), progress=lambda *report: said.append(report))
+    build_models(manifest(PAIR), view=TrainingView(lambda *report: said.append(report)))
     assert said[:3] == [
         ("plain: training", 1, 1),
         ("guarded: training", 1, 1),

@@ -112,7 +112,8 @@ def test_check_then_train_then_check(unmask: Run, tmp_path: Path) -> None:
     assert code == 0 and "nothing to train" in out
     code, out, _ = unmask("check", path)
     assert code == 0 and "will be trained" not in out
-    assert files(tmp_path) == sorted([*before, *kept])
+    logs = [file.replace(".safetensors", ".jsonl") for file in kept]
+    assert files(tmp_path) == sorted([*before, *kept, *logs])
 
 
 def test_weights_and_factories_are_found_beside_the_manifest(unmask: Run, tmp_path: Path) -> None:

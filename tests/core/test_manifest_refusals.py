@@ -193,10 +193,10 @@ CASES: dict[str, tuple[str, str, list[str]]] = {
     "ensemble without members": ('members = ["backbone+front"], ', "", ["ensemble", "'members' is missing"]),
     "zero copies": ("copies = 3", "copies = 0", ["ensemble.copies", "at least 1"]),
     "copies outside": (ENSEMBLE, ENSEMBLE + "\ncopies = 2", ["copies", "ensemble's table"]),
-    "recipe of an ensemble": (
+    "unknown recipe of an ensemble": (
         ENSEMBLE,
-        ENSEMBLE + '\nrecipe = "standard"',
-        ["recipe", "members are trained"],
+        ENSEMBLE + '\nrecipe = "standart"',
+        ["recipe.use", "Did you mean 'standard'?"],
     ),
     "unknown ensemble": ('"randomized"', '"randomised"', ["ensemble.use", "Did you mean 'randomized'?"]),
     "sha256 alone": (ENSEMBLE, ENSEMBLE + f'\nsha256 = "{"0" * 64}"', ["sha256", "no key 'weights'"]),

@@ -13,6 +13,7 @@ from unmask.data import LabelledImages
 from unmask.errors import MisuseError, UserError
 from unmask_plugins.data.digits import digits
 from unmask_plugins.models.small_cnn import SmallCNN
+from unmask_plugins.recipes.augmentation import varied
 from unmask_plugins.recipes.standard import Standard
 
 CPU = torch.device("cpu")
@@ -120,7 +121,7 @@ def test_progress_counts_every_update() -> None:
 def test_shifts_move_whole_images_over_the_background() -> None:
     images = torch.zeros(200, 2, 5, 5)
     images[:, 0, 2, 2], images[:, 1, 2, 2] = 1.0, 2.0
-    moved = Standard(shift=1)._varied(images, -1.0, torch.Generator().manual_seed(0))
+    moved = varied(images, shift=1, background=-1.0, generator=torch.Generator().manual_seed(0))
     places = (moved[:, 0] == 1).flatten(1).long().argmax(1)
     assert set(places.tolist()) == {6, 7, 8, 11, 12, 13, 16, 17, 18}
     assert torch.equal(places, (moved[:, 1] == 2).flatten(1).long().argmax(1))

@@ -80,6 +80,10 @@ class LogView:
             **facts,
         )
 
+    def say(self, message: str) -> None:
+        """Something worth knowing."""
+        self._tell("note", message, message=message)
+
     def warn(self, message: str) -> None:
         """Something the user should know."""
         self._tell("warning", f"warning: {message}", message=message)

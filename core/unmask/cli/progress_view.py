@@ -26,7 +26,7 @@ __all__ = ["ProgressView", "View", "progress_view"]
 class ProgressView:
     """Training and evaluation as progress bars; satisfies `unmask.evaluation.progress.Progress`.
 
-    Where the output is no terminal, warnings are printed and nothing else.
+    Where the output is no terminal, sentences and warnings are printed and nothing else.
     """
 
     def __init__(self, bars: Progress, console: Console) -> None:
@@ -74,6 +74,10 @@ class ProgressView:
             self._bars.update(
                 self._cells, advance=1, facts=f"{self._broken:,} samples broken, {rate:,.0f} forwards/s"
             )
+
+    def say(self, message: str) -> None:
+        """Printed above the bars."""
+        self._console.print(message, markup=False, highlight=False, soft_wrap=True)
 
     def warn(self, message: str) -> None:
         """Printed above the bars."""

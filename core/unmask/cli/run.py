@@ -60,6 +60,7 @@ def run(
     from unmask.errors import UnsavedError, UserError, suggestion
     from unmask.evaluation.interrupt import orderly
     from unmask.manifest.reading import read_manifest
+    from unmask.models.trained import TrainingView
     from unmask.reports.text import text_report
     from unmask.running import run_command, run_manifest
 
@@ -84,7 +85,7 @@ def run(
                 workers=workers,
                 scheduler=scheduler,
                 progress=view,
-                training=view.train,
+                training=TrainingView(view.train, view.say),
             )
     except KeyboardInterrupt:
         where = output if output is not None else Path("runs")

@@ -56,8 +56,26 @@ def show(
         if getattr(provided.entry, "targeted", False):
             table.add_row("targeted", "true or false", "false", "Drive images towards a class, the target.")
             table.add_row("target", "whole number", "none", "The class to be reached.")
+    if kind == "recipes":
+        for option_name, type_, default, meaning in _OF_RECIPES:
+            table.add_row(option_name, type_, default, meaning)
     out.print(table)
 
+
+_OF_RECIPES = (
+    (
+        "data",
+        "data set",
+        "none",
+        "What to train on; the training part of the manifest's data set unless given. Every recipe takes it.",
+    ),
+    (
+        "seed",
+        "whole number",
+        "0",
+        "Another one gives other initial weights and other random numbers on the way. Every recipe takes it.",
+    ),
+)
 
 _LIMITS = (
     ("max-queries", "whole number", "Most forward passes per sample; every attack takes it."),

@@ -17,25 +17,47 @@ def train(
     device: Annotated[
         str | None, typer.Option(help="Where to train, such as cpu or cuda:0; the manifest's own by default.")
     ] = None,
+    checkpoint_every: Annotated[
+        float,
+        typer.Option(
+            min=0, help="Seconds between two checkpoints, from which an interrupted training goes on."
+        ),
+    ] = 30.0,
 ) -> None:
-    """Train what the manifest's recipes say and what is not kept yet; `unmask run` does it by itself."""
+    """Train what the manifest's recipes say and what is not kept yet; `unmask run` does it by itself.
+
+    Ctrl-C once finishes the update and keeps a checkpoint; the same command goes on from there, with the same
+    result. Each training writes its measurements to a file of JSON lines, whose path is printed.
+    """
     from rich.markup import escape
 
     from unmask.cache import Cache
     from unmask.cli.progress_view import progress_view
+    from unmask.evaluation import interrupt
     from unmask.manifest.checking import check_manifest
     from unmask.manifest.reading import read_manifest
     from unmask.models.building import build_models
     from unmask.models.device import choose_device
+    from unmask.models.trained import TrainingView
 
     said = read_manifest(manifest)
     check_manifest(said)
     where = choose_device(device or said.device)
     out = console()
-    with progress_view() as view:
-        built = build_models(said, device=where, progress=view.train)
+
+    def tell() -> str:
+        return "\ninterrupted: finishing this update and keeping a checkpoint; Ctrl-C again stops now\n"
+
+    with interrupt.orderly(tell), progress_view() as view:
+        built = build_models(
+            said, device=where, view=TrainingView(view.train, view.say, interval=checkpoint_every)
+        )
     for name, file in built.trained.items():
-        out.print(f"trained [bold]{escape(name)}[/bold]: kept in {escape(file)}", soft_wrap=True)
+        out.print(
+            f"trained [bold]{escape(name)}[/bold]: kept in {escape(file)}, "
+            f"measurements in {escape(str(Path(file).with_suffix('.jsonl')))}",
+            soft_wrap=True,
+        )
     if not built.trained:
         out.print(
             f"nothing to train: all weights are given, or kept in {escape(str(Cache().folder))}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from unmask.errors import UserError, suggestion
@@ -45,6 +45,7 @@ def check_manifest(manifest: Manifest) -> None:
         _check_data(manifest.data, "data", manifest)
         for name, spec in manifest.models.items():
             _check_model(spec, below("models", name), manifest)
+        _refuse_circles(manifest)
         for name, attack in build_attacks(manifest).items():
             _check_fitness(attack, below("attacks", name), manifest)
         for i, metric in enumerate(manifest.metrics):
@@ -160,6 +161,7 @@ def _check_model(spec: ModelSpec, where: str, manifest: Manifest) -> None:
         _check_recipe(spec.recipe, default, where, manifest)
     else:
         _ensemble(spec, below(where, "ensemble"), manifest)
+        _check_recipe(spec.recipe, None, where, manifest)
     for place, part in parts(spec, where):
         if not isinstance(part, str):
             _check_model(part, place, manifest)
@@ -208,7 +210,14 @@ def _check_recipe(
         if default is None:
             return
         spec = read_recipe({key.replace("_", "-"): value for key, value in default.items()}, place)
-    resolve("recipe", spec.use, spec.options, place, manifest.folder)
+    recipe = resolve("recipe", spec.use, spec.options, place, manifest.folder)
+    recipe.make()  # light, and what tells whether the values of its options make sense
+    for option, name in _models_named_by(recipe):
+        if name not in manifest.models:
+            raise UserError(
+                f"there is no model '{name}' in this manifest. {suggestion(name, manifest.models)}",
+                where=below(place, option),
+            )
     if spec.data is not None:
         _check_data(spec.data, below(place, "data"), manifest)
     elif not _check_data(manifest.data, "data", manifest).accepts("split"):
@@ -218,6 +227,53 @@ def _check_recipe(
             "weights.",
             where=place,
         )
+
+
+def _models_named_by(recipe: Resolved) -> Iterator[tuple[str, str]]:
+    """Each model of the manifest that a recipe's options name, after the option."""
+    from unmask.evaluation.applicability import references_of
+
+    for option, value in recipe.values.items():
+        for reference in references_of(value):
+            yield option.replace("_", "-"), reference.name
+
+
+def _refuse_circles(manifest: Manifest) -> None:
+    """No model is trained with the help of itself.
+
+    Raises:
+        UserError: One is.
+    """
+
+    def needed(spec: ModelSpec, where: str) -> Iterator[tuple[str, str]]:
+        """Each model that must be there first, after the key path that says so."""
+        if spec.recipe is not None:
+            place = below(where, "recipe")
+            recipe = resolve("recipe", spec.recipe.use, spec.recipe.options, place, manifest.folder)
+            for option, name in _models_named_by(recipe):
+                yield below(place, option), name
+        for place, part in parts(spec, where):
+            if isinstance(part, str):
+                yield place, part
+            else:
+                yield from needed(part, place)
+
+    done: set[str] = set()
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        for where, other in needed(manifest.models[name], below("models", name)):
+            if other in path:
+                circle = " -> ".join([*path[path.index(other) :], other])
+                raise UserError(
+                    f"is a circle: {circle}. A model cannot be trained with the help of itself.", where=where
+                )
+            if other not in done:
+                visit(other, (*path, other))
+        done.add(name)
+
+    for name in manifest.models:
+        if name not in done:
+            visit(name, (name,))
 
 
 def _check_data(spec: DataSpec, where: str, manifest: Manifest) -> Resolved:

@@ -27,7 +27,7 @@ _FORMS = (
 
 EXPECTED = "expected-accuracy"
 COMPOSITE_KEYS = ("backbone", "front-end", "recipe", "weights", "sha256", EXPECTED)
-ENSEMBLE_KEYS = ("ensemble", "weights", "sha256", EXPECTED)
+ENSEMBLE_KEYS = ("ensemble", "recipe", "weights", "sha256", EXPECTED)
 
 
 def read_model(raw: Any, where: str) -> ModelSpec:
@@ -112,7 +112,6 @@ def _ensemble(table: Table) -> EnsembleSpec:
     table.allow(
         ENSEMBLE_KEYS,
         {
-            "recipe": "the members are trained, each by its own recipe.",
             "members": f"{inside}, ensemble = {{ use = ..., members = [...] }}.",
             "copies": f"{inside}, ensemble = {{ ..., copies = 3 }}.",
         },
@@ -131,6 +130,7 @@ def _ensemble(table: Table) -> EnsembleSpec:
         inner.whole("copies", 1, least=1, most=1000),
         inner.options(("use", "members", "copies")),
         read_weights(table),
+        _recipe(table),
         _expected_accuracy(table),
     )
 

@@ -27,7 +27,7 @@ __all__ = [
     "WeightsSpec",
 ]
 
-NORMS = ("linf", "l2", "l1")
+NORMS = ("linf", "l2", "l1", "l0")
 PRECISIONS = ("float32", "fast")
 PROTOCOLS = ("expected", "single-draw")
 PREPARATIONS = ("auto", "eager", "channels-last", "torchscript", "inductor")
@@ -60,11 +60,13 @@ class RecipeSpec:
         use: Registered name, or ``distribution:name``.
         options: The recipe's own options.
         data: What to train on; None: the manifest's data set, its training part.
+        seed: Another one gives other initial weights and other random numbers on the way.
     """
 
     use: str
     options: Options = attrs.field(factory=dict)
     data: DataSpec | None = None
+    seed: int = 0
 
 
 @attrs.frozen
@@ -142,6 +144,7 @@ class EnsembleSpec:
         copies: How many times each member stands in it, each copy trained from another seed.
         options: The ensemble's own options.
         weights: For the whole ensemble; its members are then not trained.
+        recipe: How all members are trained together; None: each by its own recipe.
         expected_accuracy: Clean accuracy it must have, a fraction; None: any.
     """
 
@@ -150,6 +153,7 @@ class EnsembleSpec:
     copies: int = 1
     options: Options = attrs.field(factory=dict)
     weights: WeightsSpec | None = None
+    recipe: RecipeSpec | None = None
     expected_accuracy: float | None = None
 
 
@@ -176,7 +180,7 @@ class Manifest:
 
     Attributes:
         name: What the run is called; its folder bears the name.
-        epsilons: Radii in ascending order, in units of a pixel value.
+        epsilons: Radii in ascending order, in units of a pixel value (l0: how many of them may change).
         data: The samples to attack.
         models: What is attacked, by name.
         attacks: What attacks, by name.

@@ -44,7 +44,9 @@ def read_recipe(raw: Any, where: str) -> RecipeSpec:
     """A training recipe's table."""
     table, use = read_use(raw, where, 'use = "standard"')
     data = read_data(table.raw["data"], table.at("data")) if "data" in table else None
-    return RecipeSpec(use, table.options(("use", "data")), data)
+    seed = table.whole("seed", 0, least=0)
+    assert seed is not None
+    return RecipeSpec(use, table.options(("use", "data", "seed")), data, seed)
 
 
 def read_weights(table: Table) -> WeightsSpec | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import attrs
@@ -14,7 +15,7 @@ from unmask.errors import UserError
 from unmask.evaluation.expectation import Expectation
 from unmask.evaluation.random import derive_seed
 from unmask.manifest.placing import placed_in
-from unmask.manifest.resolving import resolve
+from unmask.manifest.resolving import Resolved, resolve
 from unmask.manifest.spec import (
     CompositeSpec,
     EnsembleSpec,
@@ -31,7 +32,7 @@ from unmask.models.data_facts import DataFacts
 from unmask.models.defended import Defended
 from unmask.models.initialisation import seeded
 from unmask.models.making import Made, load_given, make, require_module
-from unmask.models.trained import Progress, Training
+from unmask.models.trained import Training, TrainingView
 from unmask.provenance import value_as_json
 from unmask.weights import sha256_of_state
 
@@ -61,7 +62,7 @@ def build_models(
     manifest: Manifest,
     *,
     device: torch.device | str = "cpu",
-    progress: Progress | None = None,
+    view: TrainingView | None = None,
     train: bool = True,
     leave_untrained: bool = False,
 ) -> BuiltModels:
@@ -74,7 +75,7 @@ def build_models(
     Args:
         manifest: A manifest that `check_manifest` accepts.
         device: Where the models go.
-        progress: Called as ``progress(what, done, total)`` while something trains.
+        view: Told how training goes; says how often checkpoints are written.
         train: Train what is missing; otherwise missing weights are an error that lists them.
         leave_untrained: Without `train`: build what is missing untrained, and list it in the result.
 
@@ -83,7 +84,7 @@ def build_models(
             train on.
         PluginError: A component builds something else than it should.
     """
-    builder = _Builder(manifest, torch.device(device), progress or (lambda what, done, total: None), train)
+    builder = _Builder(manifest, torch.device(device), view or TrainingView(), train)
     with placed_in(manifest.file):
         built = {name: builder.named(name, 0) for name in manifest.models}
     if builder.untrained and not leave_untrained:
@@ -114,10 +115,10 @@ class _Built:
 class _Builder:
     """Builds each model, and each copy of it, once."""
 
-    def __init__(self, manifest: Manifest, device: torch.device, progress: Progress, train: bool) -> None:
+    def __init__(self, manifest: Manifest, device: torch.device, view: TrainingView, train: bool) -> None:
         self.manifest = manifest
         self.device = device
-        self.progress = progress
+        self.view = view
         self.train = train
         self.data = DataFacts(manifest)
         self.cache = Cache()
@@ -174,7 +175,7 @@ class _Builder:
         return self.model(part, where, name, copy, weightless)
 
     def _network(self, spec: NetworkSpec, where: str, name: str, copy: int, weightless: bool) -> _Built:
-        made = self._make("model", spec, where, copy)
+        made = self._make("model", spec, where, copy, spec.recipe)
         recipe = spec.recipe or (None if spec.brings_weights else _default_recipe(made, where))
         if recipe is None or weightless:
             return _Built(made.module, made.identity, made.described)
@@ -182,7 +183,7 @@ class _Builder:
 
     def _composite(self, spec: CompositeSpec, where: str, name: str, copy: int, weightless: bool) -> _Built:
         backbone = self._part(spec.backbone, below(where, "backbone"), f"{name}, backbone", copy, weightless)
-        made = self._make("front-end", spec.front_end, below(where, "front-end"), copy)
+        made = self._make("front-end", spec.front_end, below(where, "front-end"), copy, spec.recipe)
         whole = Defended(made.module, backbone.module).eval()
         front_end = _Built(made.module, made.identity, made.described)
         recipe = None if spec.front_end.weights else spec.recipe or _default_recipe(made, where)
@@ -196,11 +197,13 @@ class _Builder:
 
     def _ensemble(self, spec: EnsembleSpec, where: str, name: str, copy: int, weightless: bool) -> _Built:
         place = below(where, "ensemble")
+        together = spec.recipe is not None and not weightless
         members = []
         for i, part in enumerate(spec.members):
             spot = f"{place}.members[{i}]"
+            fresh = weightless or (together and _says_no_weights(part))
             copies = [
-                self._part(part, spot, f"{name}, member {i + 1}", copy * spec.copies + k, weightless)
+                self._part(part, spot, f"{name}, member {i + 1}", copy * spec.copies + k, fresh)
                 for k in range(spec.copies)
             ]
             if len({c.identity for c in copies}) < len(copies) and not weightless:
@@ -214,18 +217,55 @@ class _Builder:
             "ensemble", spec.use, spec.options, place, self.manifest.folder, supplied=("members",)
         )
         with seeded(derive_seed("ensemble", self.manifest.seed, copy)):
-            module = component.make(members=[member.module for member in members])
+            modules = [member.module for member in members]
+            # Those that are trained here must not be the models of the run they start from.
+            module = component.make(members=deepcopy(modules) if together else modules)
         require_module(module, component)
         description = component.described()
         description["options"].pop("members", None)
+        if spec.recipe is not None and not weightless:
+            return self._train_together(spec.recipe, where, name, copy, component, module, members)
         return _Built(
             module.eval(),
             key_of({"ensemble": description, "members": [member.identity for member in members]}),
             {"ensemble": description, "members": [member.description for member in members]},
         )
 
-    def _make(self, kind: str, spec: NetworkSpec | FrontEndSpec, where: str, copy: int) -> Made:
-        return make(kind, spec, where, manifest=self.manifest, data=self.data, copy=copy)
+    def _train_together(
+        self,
+        recipe: RecipeSpec,
+        where: str,
+        name: str,
+        copy: int,
+        component: Resolved,
+        module: nn.Module,
+        members: list[_Built],
+    ) -> _Built:
+        """An ensemble whose members are trained by one recipe, from what they are now."""
+        if len({member.identity for member in members}) < len(members):
+            raise UserError(
+                "members that are one and the same model would be trained to stay so. Write one of them and "
+                "`copies`, or give each a recipe with a `seed` of its own.",
+                where=below(where, "ensemble.members"),
+            )
+        description = component.described()
+        description["options"].pop("members", None)
+        described = {"ensemble": description, "members": [member.description for member in members]}
+        state = sha256_of_state(module.state_dict())
+        return self._train(
+            name, recipe, where, Made(component, module.eval(), described, state), module, None, copy
+        )
+
+    def _source(self, name: str) -> tuple[nn.Module, str]:
+        """A model that a recipe learns from, and what its weights are known by."""
+        built = self.named(name, 0)
+        return built.module, built.identity
+
+    def _make(
+        self, kind: str, spec: NetworkSpec | FrontEndSpec, where: str, copy: int, recipe: RecipeSpec | None
+    ) -> Made:
+        start = 0 if recipe is None else recipe.seed
+        return make(kind, spec, where, manifest=self.manifest, data=self.data, copy=copy, start=start)
 
     def _train(
         self,
@@ -245,19 +285,26 @@ class _Builder:
             manifest=self.manifest,
             data=self.data,
             made=made,
+            whole=whole,
             backbone=backbone,
             copy=copy,
+            named=self._source,
         )
         known = training.restore(self.cache)
         if not known and self.train:
-            training.run(whole, self.cache, self.device, self.progress)
-            self.trained[name] = str(self.cache.path(training.key))
+            if training.run(whole, self.cache, self.device, self.view):
+                self.trained[name] = str(self.cache.path(training.key))
         elif not known:
             self.untrained.append(name)
         description = {**made.description, "trained": training.described}
         if known or self.train:
             description["state-sha256"] = sha256_of_state(made.module.state_dict())
         return _Built(made.module if backbone is None else whole, f"trained {training.key}", description)
+
+
+def _says_no_weights(part: ModelReference) -> bool:
+    """A table that names neither weights nor a recipe: trained with others, it starts from scratch."""
+    return isinstance(part, NetworkSpec) and not part.brings_weights and part.recipe is None
 
 
 def _default_recipe(made: Made, where: str) -> RecipeSpec | None:

@@ -69,6 +69,28 @@ def _same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
+def _plain(state: Any) -> Any:
+    """A generator's state with arrays as tables of plain values."""
+    if isinstance(state, np.ndarray):
+        return {"array": state.tolist(), "dtype": str(state.dtype)}
+    if isinstance(state, dict):
+        return {key: _plain(part) for key, part in state.items()}
+    if isinstance(state, tuple | list):
+        return type(state)(_plain(part) for part in state)
+    return state.item() if isinstance(state, np.generic) else state
+
+
+def _from_plain(state: Any) -> Any:
+    """The state `_plain` was given."""
+    if isinstance(state, dict):
+        if set(state) == {"array", "dtype"}:
+            return np.array(state["array"], dtype=state["dtype"])
+        return {key: _from_plain(part) for key, part in state.items()}
+    if isinstance(state, tuple | list):
+        return type(state)(_from_plain(part) for part in state)
+    return state
+
+
 def seed_everything(model: nn.Module, seed: int) -> None:
     """Seed the global generators and those the model holds; call inside `guests`, which restores them."""
     # Not torch.manual_seed: before CUDA is up that queues a call, with a stack trace, for every seeding.
@@ -101,6 +123,27 @@ class RandomState:
             numpy=np.random.get_state(),
             python=random.getstate(),
             held=[(generator, _state_of(generator)) for generator in _held_generators(model)],
+        )
+
+    def as_plain(self) -> dict[str, Any]:
+        """The same as tensors and plain values, which a checkpoint can hold."""
+        return {
+            "torch_cpu": self.torch_cpu,
+            "torch_cuda": self.torch_cuda,
+            "numpy": _plain(self.numpy),
+            "python": _plain(self.python),
+            "held": [_plain(state) for _, state in self.held],
+        }
+
+    @classmethod
+    def from_plain(cls, model: nn.Module, plain: dict[str, Any]) -> RandomState:
+        """What `as_plain` made of the state of a model's generators, for this copy of the model."""
+        return cls(
+            torch_cpu=plain["torch_cpu"],
+            torch_cuda=plain["torch_cuda"],
+            numpy=_from_plain(plain["numpy"]),
+            python=_from_plain(plain["python"]),
+            held=list(zip(_held_generators(model), map(_from_plain, plain["held"]), strict=True)),
         )
 
     def restore(self) -> None:

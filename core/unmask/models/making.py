@@ -21,7 +21,7 @@ from unmask.models.surrogates import declare_surrogate
 from unmask.provenance import value_as_json
 from unmask.weights import load_weights, sha256_of_file, sha256_of_state
 
-__all__ = ["Made", "load_given", "make", "require_module"]
+__all__ = ["Made", "load_given", "make", "own_seed", "require_module"]
 
 
 @attrs.frozen(eq=False)
@@ -52,7 +52,14 @@ class Made:
 
 
 def make(
-    kind: str, spec: NetworkSpec | FrontEndSpec, where: str, *, manifest: Manifest, data: DataFacts, copy: int
+    kind: str,
+    spec: NetworkSpec | FrontEndSpec,
+    where: str,
+    *,
+    manifest: Manifest,
+    data: DataFacts,
+    copy: int,
+    start: int = 0,
 ) -> Made:
     """Build a model or front end, and load its weights where it names some.
 
@@ -65,6 +72,7 @@ def make(
         manifest: Gives the folder and the seed.
         data: Tells what the builder wants to know of the data.
         copy: Which copy of the component.
+        start: The recipe's own seed.
     """
     component = resolve(
         kind,
@@ -84,7 +92,7 @@ def make(
         if component.accepts("sha256"):
             given["sha256"] = loaded["sha256"]
     purpose = canonical_json(value_as_json({"kind": kind, "use": spec.use, "options": spec.options}))
-    with seeded(derive_seed("initial weights", manifest.seed, purpose, copy)):
+    with seeded(derive_seed("initial weights", manifest.seed, purpose, copy, *own_seed(start))):
         module = component.make(**supplied, **given)
     require_module(module, component)
     declare_surrogate(module, component.provided.entry)
@@ -97,6 +105,11 @@ def make(
     if loaded is not None:
         description["weights"] = loaded
     return Made(component, module.eval(), description, sha256_of_state(module.state_dict()))
+
+
+def own_seed(start: int) -> tuple[int, ...]:
+    """What a recipe's seed adds to the streams of its model; nothing for the seed of most, 0."""
+    return (start,) if start else ()
 
 
 def load_given(module: nn.Module, weights: WeightsSpec, where: str, manifest: Manifest) -> dict[str, str]:

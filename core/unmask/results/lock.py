@@ -1,4 +1,4 @@
-"""One process in a run folder at a time."""
+"""One process at a time: at a file, or in a run folder."""
 
 from __future__ import annotations
 
@@ -10,34 +10,37 @@ from pathlib import Path
 
 from unmask.errors import UserError
 
-__all__ = ["FolderLock"]
+__all__ = ["FileLock", "FolderLock"]
 
 NAME = "run.lock"
 
 
-class FolderLock:
-    """Holds a folder until `release`.
+class FileLock:
+    """A lock that ends with its process, however that ends.
 
-    The lock is the operating system's, on a file that says who holds it, so that it ends with its process
-    however that ends: a file that a killed run left behind is taken over. Where there are no such locks, as
-    on some network file systems, the folder is not guarded.
+    It is the operating system's, on a file that says who holds it: a file that a killed process left behind
+    is taken over. Where there are no such locks, as on some network file systems, nothing is guarded.
 
     Args:
-        folder: An existing folder.
-
-    Raises:
-        UserError: Another process holds it.
-        OSError: The folder cannot be written to.
+        path: The file; made where it is not there.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / NAME
+    def __init__(self, path: Path) -> None:
+        self._path = path
         self._descriptor: int | None = None
+
+    def acquire(self) -> bool:
+        """Take it, unless another process holds it.
+
+        Raises:
+            OSError: The file cannot be made or opened.
+        """
         while self._descriptor is None:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
             try:
                 if not _locked(descriptor):
-                    raise UserError(_held_by(self._path), file=str(folder))
+                    os.close(descriptor)
+                    return False
             except BaseException:
                 os.close(descriptor)
                 raise
@@ -50,19 +53,57 @@ class FolderLock:
         holder = json.dumps({"pid": os.getpid(), "host": socket.gethostname()})
         with contextlib.suppress(OSError):  # such as a full disk; the lock holds all the same
             os.write(self._descriptor, holder.encode())
+        return True
 
-    def moved(self, folder: Path) -> None:
-        """The locked folder has another place now."""
-        self._path = folder / NAME
+    def holder(self) -> str | None:
+        """Who holds it, in words; None where that is not known."""
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            holder = json.loads(self._path.read_text(encoding="utf-8"))
+            return f"process {holder['pid']} on {holder['host']}"
+        return None
+
+    def moved(self, path: Path) -> None:
+        """The locked file has another place now."""
+        self._path = path
 
     def release(self) -> None:
-        """Let others have the folder."""
+        """Let others have it."""
         if self._descriptor is None:
             return
         with contextlib.suppress(OSError):
             self._path.unlink()
         os.close(self._descriptor)
         self._descriptor = None
+
+
+class FolderLock:
+    """Holds a folder until `release`, or until the process ends.
+
+    Args:
+        folder: An existing folder.
+
+    Raises:
+        UserError: Another process holds it.
+        OSError: The folder cannot be written to.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._lock = FileLock(folder / NAME)
+        if not self._lock.acquire():
+            holder = self._lock.holder()
+            who = f"another run ({holder})" if holder else "another run"
+            raise UserError(
+                f"is in use by {who}. Wait until it ends, stop it, or choose another folder with -o.",
+                file=str(folder),
+            )
+
+    def moved(self, folder: Path) -> None:
+        """The locked folder has another place now."""
+        self._lock.moved(folder / NAME)
+
+    def release(self) -> None:
+        """Let others have the folder."""
+        self._lock.release()
 
 
 def _locked(descriptor: int) -> bool:
@@ -84,11 +125,3 @@ def _is(descriptor: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
         return False
-
-
-def _held_by(path: Path) -> str:
-    who = "another run"
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        holder = json.loads(path.read_text(encoding="utf-8"))
-        who = f"another run (process {holder['pid']} on {holder['host']})"
-    return f"is in use by {who}. Wait until it ends, stop it, or choose another folder with -o."

@@ -7,15 +7,17 @@ from collections.abc import Callable
 import attrs
 import torch
 from attrs.validators import optional
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from unmask.data import LabelledImages
 from unmask.errors import MisuseError, UserError
 from unmask.models.defended import Defended
+from unmask.training import TrainingContext
 from unmask_plugins.recipes.inner_maximisation import strongest_nearby
+from unmask_plugins.recipes.loop import Loop, right_answers
 from unmask_plugins.recipes.optimisers import OptimiserName, build_optimiser, is_optimiser
-from unmask_plugins.recipes.surroundings import check_loss, training_alone
+from unmask_plugins.recipes.surroundings import parameters_to_train, training_alone
 from unmask_plugins.recipes.validators import at_least_one, not_negative, positive
 
 __all__ = ["FrontEndTraining"]
@@ -64,6 +66,7 @@ class FrontEndTraining:
         seed: int,
         device: torch.device,
         progress: Callable[[str, int, int], None],
+        context: TrainingContext | None = None,
     ) -> None:
         """Train `model.front_end` in place.
 
@@ -72,24 +75,19 @@ class FrontEndTraining:
             UserError: The data give fewer batches than `updates` or fewer images than `calibrate`; the front
                 end cannot be calibrated or has nothing to train; or the loss is no longer finite.
         """
-        if not isinstance(model, Defended):
-            raise MisuseError(
-                f"the recipe 'front-end' trains a front end before a backbone, not a bare "
-                f"{type(model).__name__}. Give the model a front end, or use the recipe 'standard'."
-            )
+        if (reason := self.why_not(model)) is not None:
+            raise MisuseError(reason)
+        assert isinstance(model, Defended)
         updates = self._updates(len(data))
-        trained = [parameter for parameter in model.front_end.parameters() if parameter.requires_grad]
-        if not trained:
-            raise UserError("the front end has no parameter that requires a gradient: nothing to train.")
+        trained = parameters_to_train(model.front_end, "front end")
         with training_alone(model, seed, device) as generator:
             model.eval()
             self._calibrate(model.front_end, data, generator, device)
             model.front_end.train()
             for parameter in model.backbone.parameters():
                 parameter.requires_grad_(False)
-            optimiser = build_optimiser(self.optimiser, trained, self.rate)
-            order = torch.randperm(len(data), generator=generator).split(self.batch)
-            for done, rows in enumerate(order[:updates], start=1):
+
+            def losses(rows: Tensor) -> tuple[Tensor, Tensor]:
                 images, labels = data.images[rows].to(device), data.labels[rows].to(device)
                 hard = strongest_nearby(
                     model,
@@ -101,12 +99,31 @@ class FrontEndTraining:
                     bounds=data.bounds,
                     generator=generator,
                 )
-                loss = cross_entropy(model(hard), labels)
-                optimiser.zero_grad(set_to_none=True)
-                loss.backward()
-                optimiser.step()
-                check_loss(loss.item(), done)
-                progress("training the front end", done, updates)
+                logits = model(hard)
+                return cross_entropy(logits, labels), right_answers(logits, labels)
+
+            Loop(
+                what="training the front end",
+                module=model.front_end,
+                optimiser=build_optimiser(self.optimiser, trained, self.rate),
+                generator=generator,
+                images=len(data),
+                batch=self.batch,
+                updates=updates,
+                whole=True,
+                context=context or TrainingContext(),
+                progress=progress,
+            ).run(losses)
+
+    @staticmethod
+    def why_not(model: nn.Module) -> str | None:
+        """Why it cannot train this model; None: it can."""
+        if isinstance(model, Defended):
+            return None
+        return (
+            f"the recipe 'front-end' trains a front end before a backbone, not a bare "
+            f"{type(model).__name__}. Give the model a front end, or use the recipe 'standard'."
+        )
 
     def _updates(self, images: int) -> int:
         """How many full batches to train on."""

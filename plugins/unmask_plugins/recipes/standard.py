@@ -7,13 +7,17 @@ from collections.abc import Callable
 import attrs
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, pad
+from torch.nn.functional import cross_entropy
 
 from unmask.data import LabelledImages
 from unmask.errors import UserError
-from unmask_plugins.recipes.optimisers import OptimiserName, build_optimiser, is_optimiser
-from unmask_plugins.recipes.surroundings import check_loss, training_alone
-from unmask_plugins.recipes.validators import at_least_one, fraction, not_negative, positive
+from unmask.models.defended import Defended
+from unmask.training import TrainingContext
+from unmask_plugins.recipes.augmentation import varied
+from unmask_plugins.recipes.loop import Loop, right_answers
+from unmask_plugins.recipes.optimisers import OptimiserName, build_optimiser, falling_to_zero, is_optimiser
+from unmask_plugins.recipes.surroundings import parameters_to_train, training_alone
+from unmask_plugins.recipes.validators import at_least_one, fraction, not_negative, positive, weight
 
 __all__ = ["Standard"]
 
@@ -30,6 +34,8 @@ class Standard:
         shift: Every image is moved by up to so many pixels along both axes, the border filled with the
             smallest pixel value.
         noise: Standard deviation of normal noise added to every image, in units of a pixel value.
+        flip: Mirror images left to right at random.
+        weight_decay: Share of the squared weights' slope added to the gradient.
     """
 
     epochs: int = attrs.field(default=30, validator=at_least_one)
@@ -38,6 +44,18 @@ class Standard:
     optimiser: OptimiserName = attrs.field(default="adam", validator=is_optimiser)
     shift: int = attrs.field(default=0, validator=not_negative)
     noise: float = attrs.field(default=0.0, validator=fraction)
+    flip: bool = False
+    weight_decay: float = attrs.field(default=0.0, validator=weight)
+
+    @staticmethod
+    def why_not(model: nn.Module) -> str | None:
+        """Why it cannot train this model; None: it can."""
+        if not isinstance(model, Defended):
+            return None
+        return (
+            "the recipe 'standard' trains whole models and would change the backbone. Train a front end by "
+            "'front-end' or 'denoising', and the backbone by a recipe of its own."
+        )
 
     def __call__(
         self,
@@ -47,6 +65,7 @@ class Standard:
         seed: int,
         device: torch.device,
         progress: Callable[[str, int, int], None],
+        context: TrainingContext | None = None,
     ) -> None:
         """Train every parameter of `model` that requires a gradient.
 
@@ -55,40 +74,34 @@ class Standard:
         """
         if len(data) == 0:
             raise UserError("there are no images to train on.", where="data")
-        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        if not trained:
-            raise UserError("the model has no parameter that requires a gradient: nothing to train.")
-        batches = -(-len(data) // self.batch)
-        total = self.epochs * batches
+        trained = parameters_to_train(model, "model")
+        updates = self.epochs * -(-len(data) // self.batch)
         with training_alone(model, seed, device) as generator:
-            optimiser = build_optimiser(self.optimiser, trained, self.rate)
-            schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda done: 1.0 - done / total)
+            optimiser = build_optimiser(self.optimiser, trained, self.rate, self.weight_decay)
             model.train()
-            done = 0
-            for _ in range(self.epochs):
-                for rows in torch.randperm(len(data), generator=generator).split(self.batch):
-                    images = self._varied(data.images[rows], data.bounds[0], generator).to(device)
-                    labels = data.labels[rows].to(device)
-                    loss = cross_entropy(model(images), labels)
-                    optimiser.zero_grad(set_to_none=True)
-                    loss.backward()
-                    optimiser.step()
-                    schedule.step()
-                    done += 1
-                    progress("training", done, total)
-                check_loss(loss.item(), done)
 
-    def _varied(self, images: Tensor, background: float, generator: torch.Generator) -> Tensor:
-        """The images, each with a shift and noise of its own."""
-        if self.shift:
-            n, _, height, width = images.shape
-            padded = pad(images, (self.shift,) * 4, value=background)
-            offsets = torch.randint(0, 2 * self.shift + 1, (2, n, 1), generator=generator)
-            rows = (offsets[0] + torch.arange(height)).reshape(n, 1, height, 1)
-            columns = (offsets[1] + torch.arange(width)).reshape(n, 1, 1, width)
-            sample = torch.arange(n).reshape(n, 1, 1, 1)
-            channel = torch.arange(images.shape[1]).reshape(1, -1, 1, 1)
-            images = padded[sample, channel, rows, columns]
-        if self.noise:
-            images = images + self.noise * torch.randn(images.shape, generator=generator)
-        return images
+            def losses(rows: Tensor) -> tuple[Tensor, Tensor]:
+                images = varied(
+                    data.images[rows],
+                    shift=self.shift,
+                    flip=self.flip,
+                    noise=self.noise,
+                    background=data.bounds[0],
+                    generator=generator,
+                ).to(device)
+                labels = data.labels[rows].to(device)
+                logits = model(images)
+                return cross_entropy(logits, labels), right_answers(logits, labels)
+
+            Loop(
+                what="training",
+                module=model,
+                optimiser=optimiser,
+                schedule=falling_to_zero(optimiser, updates),
+                generator=generator,
+                images=len(data),
+                batch=self.batch,
+                updates=updates,
+                context=context or TrainingContext(),
+                progress=progress,
+            ).run(losses)

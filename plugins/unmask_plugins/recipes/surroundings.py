@@ -10,7 +10,19 @@ from torch import nn
 
 from unmask.errors import UserError
 
-__all__ = ["check_loss", "training_alone"]
+__all__ = ["check_loss", "parameters_to_train", "training_alone"]
+
+
+def parameters_to_train(module: nn.Module, what: str) -> list[nn.Parameter]:
+    """The parameters that require a gradient.
+
+    Raises:
+        UserError: There are none.
+    """
+    found = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    if not found:
+        raise UserError(f"the {what} has no parameter that requires a gradient: nothing to train.")
+    return found
 
 
 @contextmanager

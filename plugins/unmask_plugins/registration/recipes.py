@@ -22,6 +22,22 @@ def unmask_recipes() -> Iterable[RecipeEntry]:
             build="unmask_plugins.recipes.standard:Standard",
         ),
         RecipeEntry(
+            name="adversarial",
+            summary="Cross-entropy on adversarial examples made on the way, by PGD or one FGSM step; with "
+            "`diversity`, for ensembles that are to err in different ways.",
+            reference="Madry et al. 2018, arXiv:1706.06083; Wong, Rice & Kolter 2020, arXiv:2001.03994; "
+            "Sharif, Bauer & Reiter 2019, arXiv:1912.09059; Sitawarin et al. 2024, arXiv:2310.17645; "
+            "Bui et al. 2021, arXiv:2009.09612",
+            build="unmask_plugins.recipes.adversarial:AdversarialTraining",
+        ),
+        RecipeEntry(
+            name="denoising",
+            summary="Trains a front end to remove Gaussian noise, by mean squared error and without a "
+            "classifier.",
+            reference="Zhang et al. 2017, DnCNN, eq. 1, arXiv:1608.03981",
+            build="unmask_plugins.recipes.denoising:Denoising",
+        ),
+        RecipeEntry(
             name="front-end",
             summary="Trains a front end before a frozen classifier on PGD examples, at a tiny rate, for at "
             "most one epoch: the recipe that masks gradients.",

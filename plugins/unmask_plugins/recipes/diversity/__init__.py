@@ -1,0 +1,1 @@
+"""Ways to train models whose adversarial examples do not carry over to one another."""
