@@ -48,18 +48,22 @@ def bare_zero_order(model: nn.Module, images: Tensor, labels: Tensor, side: int,
 
 
 def pyautoattack(
-    model: nn.Module, images: Tensor, labels: Tensor, attacks: list[str] | None = None, queries: int = 5000
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    attacks: list[str] | None = None,
+    queries: int = 5000,
+    seed: int = 0,
 ) -> float:
-    """Robust accuracy by pyautoattack's standard version, or by some of its attacks."""
+    """Robust accuracy by pyautoattack's standard version, or some of its attacks with the same settings."""
     if find_spec("pyautoattack") is None:
         raise NotHereError("pyautoattack is not installed")
     from pyautoattack import AutoAttack
 
     with torch.random.fork_rng(), contextlib.redirect_stdout(io.StringIO()):
-        adversary = AutoAttack(
-            model, norm="Linf", eps=EPSILON, seed=0, device=images.device,
-            version="standard" if attacks is None else "custom", attacks=attacks,
-        )  # fmt: skip
+        adversary = AutoAttack(model, norm="Linf", eps=EPSILON, seed=seed, device=images.device)
+        # The version custom would have five restarts.
+        adversary.attacks_to_run = attacks or adversary.attacks_to_run
         adversary.square.n_queries = queries
         found, _ = adversary.run_standard_evaluation(images, labels, batch_size=len(images))
     with torch.no_grad():

@@ -36,11 +36,11 @@ class Setting:
     samples: int
     data: Path | None
 
-    def model(self, which: str = ADVERSARIAL) -> nn.Module:
-        """ResNet-20: trained where there is data."""
+    def model(self, which: str = ADVERSARIAL, depth: int = 20) -> nn.Module:
+        """A ResNet for CIFAR-10: trained where there is data."""
         with torch.random.fork_rng():
             torch.manual_seed(0)
-            model: nn.Module = unmask.model("cifar-resnet", depth=20, mean=MEAN, std=STD)
+            model: nn.Module = unmask.model("cifar-resnet", depth=depth, mean=MEAN, std=STD)
         if self.data is not None:
             load_weights(model, self.data / which)
         return model.eval().requires_grad_(False).to(self.device)

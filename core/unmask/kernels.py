@@ -38,7 +38,7 @@ class Kernels(Protocol):
     ) -> Tensor:
         """Points of the same shape inside ball and box in exact arithmetic on the stored numbers.
 
-        The nearest point of the intersection for linf; for l2 and l1 a point of it (ball, then box).
+        The nearest point of the intersection for linf and l0; for l2 and l1 a point of it (ball, then box).
         """
         ...
 

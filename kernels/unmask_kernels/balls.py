@@ -18,7 +18,7 @@ from unmask_kernels.compiling import by_rows, kernel
 
 __all__ = ["NORMS", "norms", "project", "steepest"]
 
-NORMS = ("linf", "l2", "l1")
+NORMS = ("linf", "l2", "l1", "l0")
 
 _SLACK = 1e-11
 """A point counts as inside up to 1 - _SLACK of the radius and is moved to 1 - 2 * _SLACK: a second projection
@@ -95,6 +95,21 @@ def _project_l1(points: Tensor, centres: Tensor, limits: Tensor) -> Tensor:
 
 
 @kernel
+def _project_l0(points: Tensor, centres: Tensor, limits: Tensor) -> Tensor:
+    boxed = _boxed(points, limits).flatten(1)
+    here = centres.flatten(1)
+    wide = here.double()
+    asked = (points.double().flatten(1) - wide).clamp(-1e150, 1e150)
+    moved = boxed.double() - wide
+    # By how much the squared distance falls where a coordinate may go as far as the box allows; NaN is far.
+    worth = torch.nan_to_num(moved * (2.0 * asked - moved), nan=float("inf"))
+    order = torch.sort(worth, stable=True, dim=1, descending=True)[1]
+    ranks = torch.sort(order, stable=True, dim=1)[1] + 1
+    kept = (ranks <= limits[0]) | torch.isnan(points.flatten(1))
+    return torch.where(kept, boxed, here).reshape(points.shape)
+
+
+@kernel
 def _steepest_linf(gradients: Tensor) -> Tensor:
     # Not torch.sign, which compilers treat differently at NaN.
     return (gradients > 0.0).to(gradients.dtype) - (gradients < 0.0).to(gradients.dtype)
@@ -136,6 +151,12 @@ def _norms_l1(differences: Tensor) -> Tensor:
     return differences.double().flatten(1).abs().sum(1)
 
 
+@kernel
+def _norms_l0(differences: Tensor) -> Tensor:
+    flat = differences.double().flatten(1)
+    return torch.where(torch.isnan(flat), flat, (flat != 0.0).double()).sum(1)
+
+
 @functools.lru_cache(maxsize=64)
 def _inside(low: float, high: float, dtype: torch.dtype) -> tuple[float, float]:
     """The smallest and largest numbers of `dtype` in [low, high]."""
@@ -158,6 +179,12 @@ def _limits(
         )
 
 
+_PROJECTIONS = {"linf": _project_linf, "l2": _project_l2, "l1": _project_l1, "l0": _project_l0}
+# In l0 a step of unit size is one coordinate too.
+_STEEPEST = {"linf": _steepest_linf, "l2": _steepest_l2, "l1": _steepest_l1, "l0": _steepest_l1}
+_NORMS = {"linf": _norms_linf, "l2": _norms_l2, "l1": _norms_l1, "l0": _norms_l0}
+
+
 def _known(norm: str) -> None:
     if norm not in NORMS:
         raise ValueError(f"the norm is {norm!r}; known norms: {', '.join(NORMS)}.")
@@ -172,13 +199,14 @@ def project(points: Tensor, centres: Tensor, norm: str, epsilon: float, low: flo
 
     linf: the nearest representable point of ball and box. l2: radial scaling, then the box. l1: Euclidean
     projection onto the ball (Duchi et al. 2008, figure 1), then the box. Since the box contains the centre,
-    cutting to it only shortens every coordinate's way. NaN stays NaN; an infinite coordinate counts as a very
-    large one.
+    cutting to it only shortens every coordinate's way. l0: the nearest point of ball and box; at most epsilon
+    coordinates differ from the centre's, the others are the centre's. NaN stays NaN; an infinite coordinate
+    counts as a very large one.
 
     Args:
         points: [n, ...], float32 or float64.
         centres: The same shape and dtype, inside the box.
-        norm: ``linf``, ``l2`` or ``l1``.
+        norm: ``linf``, ``l2``, ``l1`` or ``l0``.
         epsilon: Radius, 0 to infinity; infinity leaves the box alone.
         low: Lower end of the box.
         high: Upper end of the box.
@@ -199,35 +227,37 @@ def project(points: Tensor, centres: Tensor, norm: str, epsilon: float, low: flo
             f"points ({points.dtype}) and centres ({centres.dtype}) must both be float32 or both float64."
         )
     points, centres = points.detach(), centres.detach()
-    sums = norm != "linf"
+    sums = norm in ("l2", "l1")
     threshold = epsilon * (1.0 - _SLACK) if sums else epsilon
     radius = epsilon * (1.0 - 2.0 * _SLACK) if sums else epsilon
     limits = _limits(threshold, radius, low, high, points.dtype, points.device)
     if math.isinf(epsilon):
         return _project_box(points, limits)
-    projection = {"linf": _project_linf, "l2": _project_l2, "l1": _project_l1}[norm]
+    projection = _PROJECTIONS[norm]
     return by_rows(lambda some, theirs: projection(some, theirs, limits), points, centres)
 
 
 def steepest(gradients: Tensor, norm: str) -> Tensor:
     """The direction of unit norm in which a linear function with this gradient climbs fastest, per sample.
 
-    linf: the sign. l2: the normalised gradient, however small or large it is. l1: the coordinate of largest
-    magnitude, the first of several, with its sign. Zero where the gradient is zero. A NaN entry counts as
-    zero and an infinite one as the largest. Same shape and dtype as `gradients` [n, ...].
+    linf: the sign. l2: the normalised gradient, however small or large it is. l1, l0: the coordinate of
+    largest magnitude, the first of several, with its sign. Zero where the gradient is zero. A NaN entry
+    counts as zero and an infinite one as the largest. Same shape and dtype as `gradients` [n, ...].
 
     Raises:
         ValueError: Unknown norm.
     """
     _known(norm)
-    return by_rows({"linf": _steepest_linf, "l2": _steepest_l2, "l1": _steepest_l1}[norm], gradients)
+    return by_rows(_STEEPEST[norm], gradients)
 
 
 def norms(differences: Tensor, norm: str) -> Tensor:
     """Size of every sample's difference [n, ...], float64 [n]; NaN where an entry is NaN.
 
+    l0: the number of coordinates that are not zero.
+
     Raises:
         ValueError: Unknown norm.
     """
     _known(norm)
-    return by_rows({"linf": _norms_linf, "l2": _norms_l2, "l1": _norms_l1}[norm], differences)
+    return by_rows(_NORMS[norm], differences)

@@ -63,12 +63,14 @@ CASES: dict[str, Case] = {
     "balls._project_linf": lambda n: (_images(n), _centres(n), _limits()),
     "balls._project_l2": lambda n: (_images(n), _centres(n), _limits()),
     "balls._project_l1": lambda n: (_images(n), _centres(n), _limits()),
+    "balls._project_l0": lambda n: (_images(n), _centres(n), _limits() * 10),
     "balls._steepest_linf": lambda n: (_images(n),),
     "balls._steepest_l2": lambda n: (_images(n),),
     "balls._steepest_l1": lambda n: (_images(n),),
     "balls._norms_linf": lambda n: (_images(n),),
     "balls._norms_l2": lambda n: (_images(n),),
     "balls._norms_l1": lambda n: (_images(n),),
+    "balls._norms_l0": lambda n: (_images(n),),
     "losses._cross_entropy": lambda n: (_random(n, 7), _rows(n, 0)),
     "losses._margin": lambda n: (_random(n, 7), _rows(n, 0)),
     "losses._dlr": lambda n: (_random(n, 7), _rows(n, 0)),
@@ -201,7 +203,8 @@ def test_empty_batches_through_the_public_functions() -> None:
         assert balls.project(images, images, norm, 0.1, 0.0, 1.0).shape == images.shape
         assert balls.steepest(images, norm).shape == images.shape
         assert balls.norms(images, norm).shape == (0,)
-        assert radii.shrink(images, torch.ones(0, dtype=torch.float64), norm).shape == images.shape
+        if norm != "l0":
+            assert radii.shrink(images, torch.ones(0, dtype=torch.float64), norm).shape == images.shape
     logits, labels = torch.zeros(0, 4), torch.zeros(0, dtype=torch.int64)
     for loss in (losses.cross_entropy, losses.margin, losses.dlr):
         assert loss(logits, labels).shape == (0,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -16,7 +17,7 @@ from unmask_kernels.balls import NORMS, norms, project, steepest
 
 SHAPES = [(1, 1, 1), (3, 1, 1), (1, 5, 3), (3, 4, 7), (2, 16, 16)]
 BOXES = [(0.0, 1.0), (-2.117903930131004, 2.6399999), (0.1, 0.3), (0.0, 255.0)]
-ORDERS = {"linf": np.inf, "l2": 2, "l1": 1}
+ORDERS = {"linf": np.inf, "l2": 2, "l1": 1, "l0": 0}
 
 
 def size(points: Tensor, centres: Tensor, norm: str) -> Any:
@@ -111,7 +112,7 @@ def test_points_inside_come_back_bit_for_bit(dtype: torch.dtype) -> None:
     centres = torch.tensor([[[[0.5, 0.5, 0.25]]]], dtype=dtype)
     points = torch.tensor([[[[1e-20, 0.5 + 1e-7, 0.25]]]], dtype=dtype)
     for norm in NORMS:
-        assert torch.equal(project(points, centres, norm, 0.6, 0.0, 1.0), points)
+        assert torch.equal(project(points, centres, norm, 2.0 if norm == "l0" else 0.6, 0.0, 1.0), points)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -150,14 +151,30 @@ def test_l1_is_the_euclidean_projection(length: int, epsilon: float, seed: int) 
     torch.testing.assert_close(projected, expected, rtol=0, atol=1e-9)
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 5), st.integers(0, 6), st.integers(0, 10**6))
+def test_l0_gives_the_nearest_point_of_ball_and_box(length: int, epsilon: int, seed: int) -> None:
+    centres = clean_images(1, (1, 1, length), 0.0, 1.0, torch.float64, seed)
+    noise = torch.randn(centres.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    points = centres + 2 * noise
+    projected = project(points, centres, "l0", float(epsilon), 0.0, 1.0)
+    nearest = math.inf
+    for chosen in itertools.combinations(range(length), min(epsilon, length)):
+        other = centres.clone()
+        other[..., list(chosen)] = points[..., list(chosen)].clamp(0, 1)
+        nearest = min(nearest, float((points - other).norm()))
+    assert float((points - projected).norm()) == pytest.approx(nearest, abs=1e-12)
+
+
 @pytest.mark.parametrize("norm", NORMS)
 def test_nan_stays_and_infinity_is_far(norm: str) -> None:
     centres = torch.full((3, 1, 1, 2), 0.5)
     points = torch.tensor([[math.nan, 0.5], [math.inf, 0.5], [-math.inf, 0.5]]).reshape(3, 1, 1, 2)
-    projected = project(points, centres, norm, 0.25, 0.0, 1.0)
+    projected = project(points, centres, norm, 1.0 if norm == "l0" else 0.25, 0.0, 1.0)
     assert projected[0, 0, 0, 0].isnan()
     assert projected[0, 0, 0, 1] == 0.5
-    expected = torch.tensor([[0.75, 0.5], [0.25, 0.5]]).reshape(2, 1, 1, 2)
+    way = 0.5 if norm == "l0" else 0.25
+    expected = torch.tensor([[0.5 + way, 0.5], [0.5 - way, 0.5]]).reshape(2, 1, 1, 2)
     torch.testing.assert_close(projected[1:], expected, rtol=0, atol=1e-6)
     assert project(points, centres, norm, math.inf, 0.0, 1.0)[1:].flatten().tolist() == [1.0, 0.5, 0.0, 0.5]
 
@@ -178,8 +195,8 @@ def test_gradients_are_neither_needed_nor_kept() -> None:
 
 def test_bad_arguments_are_refused() -> None:
     x = torch.zeros(1, 1, 1, 1)
-    with pytest.raises(ValueError, match=r"'l0'; known norms: linf, l2, l1"):
-        project(x, x, "l0", 0.1, 0.0, 1.0)
+    with pytest.raises(ValueError, match=r"'l3'; known norms: linf, l2, l1, l0"):
+        project(x, x, "l3", 0.1, 0.0, 1.0)
     for epsilon in (-0.1, math.nan):
         with pytest.raises(ValueError, match="epsilon must be at least 0"):
             project(x, x, "linf", epsilon, 0.0, 1.0)
@@ -216,6 +233,9 @@ def test_steepest_reaches_the_dual_norm(norm: str, dtype: torch.dtype, scale: fl
         assert not step[(largest == 0).flatten()].any()
         return
     flat = flat / largest
+    if norm == "l0":
+        # One coordinate, of largest slope.
+        norm = "l1"
     dual = {"linf": flat.abs().sum(1), "l2": flat.norm(dim=1), "l1": flat.abs().amax(1)}[norm]
     torch.testing.assert_close((flat * step.double().flatten(1)).sum(1), dual, rtol=1e-6, atol=0)
     torch.testing.assert_close(norms(step, norm), torch.ones(2, dtype=torch.float64), rtol=1e-6, atol=0)
@@ -253,5 +273,6 @@ def test_norms_of_extremes() -> None:
     assert norms(differences, "l2")[:4].tolist() == pytest.approx([0.0, 5e-200, 5e200, math.inf], rel=1e-12)
     assert norms(differences, "l1")[:4].tolist() == pytest.approx([0.0, 7e-200, 7e200, math.inf], rel=1e-12)
     assert norms(differences, "linf")[:4].tolist() == [0.0, 4e-200, 4e200, math.inf]
+    assert norms(differences, "l0")[:4].tolist() == [0.0, 2.0, 2.0, 2.0]
     for norm in NORMS:
         assert norms(differences, norm)[4].isnan()

@@ -16,7 +16,7 @@ import unmask
 from unmask.evaluation.threat import Ball
 from unmask_kernels import provider
 from unmask_plugins.attacks.apgd import APGD, checkpoints
-from unmask_plugins.attacks.l1_box import project_l1_box
+from unmask_plugins.attacks.ball_and_box import project_both
 from unmask_plugins.attacks.targeting import other_classes
 
 EPSILONS = [0.02, 0.05, 0.1, 0.2]
@@ -60,22 +60,28 @@ def test_checkpoints_rise_and_stay_within_the_run(steps):
     assert len(found) > 1
 
 
-@given(st.integers(0, 10**6), st.sampled_from([0.05, 0.5, 2.0, 9.0]), st.integers(1, 9))
-@settings(max_examples=60, deadline=None)
-def test_the_projection_onto_l1_ball_and_box_is_the_nearest_point(seed, epsilon, size):
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from(["l2", "l1"]),
+    st.sampled_from([0.05, 0.5, 2.0, 9.0]),
+    st.integers(1, 9),
+)
+@settings(max_examples=100, deadline=None)
+def test_the_projection_onto_ball_and_box_is_the_nearest_point(seed, norm, epsilon, size):
     generator = torch.Generator().manual_seed(seed)
     x = torch.rand((3, 1, 1, size), generator=generator, dtype=torch.float64)
     x[0, ..., 0] = 0.0
     points = x + 2 * torch.randn(x.shape, generator=generator, dtype=torch.float64)
-    ball = Ball("l1", epsilon, (0.0, 1.0), provider)
-    found = project_l1_box(points, ball, around=x)
-    assert (found - x).abs().flatten(1).sum(1).max() <= epsilon
+    points[1, ..., 0] = x[1, ..., 0]
+    ball = Ball(norm, epsilon, (0.0, 1.0), provider)
+    found = project_both(points, ball, around=x)
+    assert ball.distance(found, x).max() <= epsilon
     assert found.min() >= 0
     assert found.max() <= 1
     # Variational inequality: a point of a convex set is nearest if no other lies in the outward direction.
     for _ in range(20):
         inside = x + torch.randn(x.shape, generator=generator, dtype=torch.float64)
-        inside = project_l1_box(inside, ball, around=x)
+        inside = project_both(inside, ball, around=x)
         outward = ((points - found) * (inside - found)).flatten(1).sum(1)
         assert outward.max() <= 1e-8 * max(1.0, epsilon)
 

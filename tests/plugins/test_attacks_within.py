@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 import unmask
 from unmask import components
@@ -13,62 +12,9 @@ from unmask import components
 WIDE = (-5.0, 6.0)
 
 
-def gain_within(difference: Tensor, x: Tensor, epsilon: float, norm: str, box=(0.0, 1.0)) -> float:
-    """The most an affine function with this slope rises within ball and box (float64, one image)."""
-    room, size = torch.where(difference > 0, box[1] - x, x - box[0]), difference.abs()
-    if norm == "linf":
-        return float((size * room.clamp_max(epsilon)).sum())
-    if norm == "l1":
-        order = size.argsort(descending=True)
-        way, left = room[order], torch.tensor(epsilon, dtype=torch.float64)
-        before = way.cumsum(0) - way
-        return float((size[order] * torch.minimum(way, (left - before).clamp_min(0))).sum())
-    # l2: every coordinate goes min(t |w|, room), for the t at which the length is met.
-    low, high = 0.0, 1e6
-    for _ in range(200):
-        t = (low + high) / 2
-        way = torch.minimum(t * size, room)
-        low, high = (t, high) if float(way.norm()) < epsilon else (low, t)
-    return float((size * torch.minimum(low * size, room)).sum())
-
-
-def robust(model, images: Tensor, labels: Tensor, epsilon: float, norm: str, box=(0.0, 1.0)):
-    """Where no class can overtake the label."""
-    weight, logits = model.weight.detach().double(), model(images).detach().double()
-    found = []
-    for x, label, z in zip(images.flatten(1).double(), labels.tolist(), logits, strict=True):
-        classes = [k for k in range(len(weight)) if k != label]
-        gains = [
-            gain_within(weight[k] - weight[label], x, epsilon, norm, box) - float(z[label] - z[k])
-            for k in classes
-        ]
-        found.append(max(gains) < 0)
-    return np.array(found)
-
-
-@pytest.mark.parametrize("norm", ["linf", "l2", "l1"])
-@pytest.mark.parametrize("classes", [2, 4])
-def test_pgd_leaves_exactly_the_robust_samples_at_the_border_of_the_box(known, norm, classes):
-    generator = torch.Generator().manual_seed(4)
-    model, images, _ = known.linear_problem(n=30, shape=(2, 3, 3), classes=classes)
-    # A third of the pixels lie on the border.
-    images = (0.5 + 0.6 * torch.randn(images.shape, generator=generator)).clamp(0, 1)
-    labels = model(images).argmax(1).detach()
-    epsilons = {"linf": [0.05, 0.15], "l2": [0.3, 0.8], "l1": [0.6, 1.5]}[norm]
-    attack = unmask.attack("pgd", loss="margin", steps=60, restarts=6, schedule="cosine")
-    results = unmask.evaluate({"m": model}, images, labels, {"pgd": attack}, epsilons, norm)
-    for epsilon in epsilons:
-        truth = robust(model, images, labels, epsilon, norm)
-        found = results.correct.sel(epsilon=epsilon).values[0, 0] == 1
-        assert (found >= truth).all()
-        # In l2 the projection goes to the ball and then to the box, which costs a sample now and then.
-        assert found.sum() - truth.sum() <= (1 if norm == "linf" else 2)
-        assert 0 < truth.sum() < len(truth)
-
-
 @pytest.mark.parametrize("norm", ["linf", "l2", "l1"])
 @pytest.mark.parametrize("attack", ["pgd", "fgsm"])
-def test_targeted_searches_reach_exactly_what_can_be_reached(known, norm, attack):
+def test_targeted_searches_reach_exactly_what_can_be_reached(known, robust, norm, attack):
     model, images, _ = known.linear_problem(n=40, shape=(2, 3, 3), classes=2)
     labels = model(images).argmax(1).detach()
     epsilon = {"linf": 0.1, "l2": 0.4, "l1": 1.0}[norm]
@@ -107,7 +53,7 @@ def test_a_target_is_climbed_towards_and_not_just_away_from_the_label(known, att
 
 
 @pytest.mark.parametrize("norm", ["l2", "l1"])
-def test_square_breaks_no_robust_sample_and_most_that_are_half_a_radius_away(known, norm):
+def test_square_breaks_no_robust_sample_and_most_that_are_half_a_radius_away(known, robust, norm):
     generator = torch.Generator().manual_seed(2)
     # Weights that vary slowly over the image, as those of networks do; hills are made for them.
     rough = torch.randn(3, 2, 2, 2, generator=generator)

@@ -117,8 +117,8 @@ def evaluate(
         images: Floats [sample, channel, height, width] in `bounds`; torch or NumPy.
         labels: Class indices [sample], any integer type.
         attacks: By name: what `unmask.attack` returns, a registered name, a table with ``use``, or an attack.
-        epsilons: Radii; numbers, or text such as ``"8/255"``.
-        norm: ``linf``, ``l2`` or ``l1``.
+        epsilons: Radii; numbers, or text such as ``"8/255"``; in l0 whole numbers.
+        norm: ``linf``, ``l2``, ``l1``, or ``l0``: the number of pixel values that differ, each channel's own.
         bounds: Smallest and largest valid pixel value.
         seed: Seed of every random stream.
         batch_size: Samples attacked together; the outcome does not depend on it. Chosen by the run when None.
@@ -162,8 +162,8 @@ def evaluate(
     progress = progress or Silent()
     named = check_models(models)
     configured = check_attacks(attacks)
-    radii = parse_radii(epsilons)
     one_of(norm, NORMS, "norm")
+    radii = parse_radii(epsilons, norm=norm)
     one_of(precision, PRECISIONS, "precision")
     one_of(prepare, PREPARATIONS, "prepare")
     one_of(protocol, PROTOCOLS, "protocol")

@@ -65,6 +65,9 @@ def rounded(
     towards = torch.where(settled >= centre, settled.floor(), settled.ceil())
     for levels in (within(nearest), within(towards)):
         candidate = stored(levels)
+        if norm == "l0":
+            # Another float of the same level would count as a changed value.
+            candidate = torch.where((candidate - clean).abs() <= slack, clean, candidate)
         inside = kernels.norms(candidate.double() - clean.double(), norm) <= allowed
         taken = inside & ~fits
         chosen[taken] = candidate[taken]

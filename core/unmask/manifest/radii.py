@@ -14,18 +14,19 @@ __all__ = ["parse_radii", "parse_radius"]
 _EXAMPLE = 'such as ["8/255"]'
 
 
-def parse_radii(values: Iterable[Any], where: str = "epsilons") -> tuple[float, ...]:
+def parse_radii(values: Iterable[Any], where: str = "epsilons", norm: str = "linf") -> tuple[float, ...]:
     """Radii in ascending order.
 
     Args:
         values: Numbers, or text: decimals (``"0.03"``) and fractions (``"8/255"``), which are exact: the
             float nearest to the rational number, so that ``"8/255" == 8 / 255``.
         where: What error messages call the list.
+        norm: The norm they are in; in l0 a radius is a whole number.
 
     Raises:
         MisuseError: Not a list, or a value that is neither number nor text.
         UserError: An empty list; a negative, infinite or undefined radius; text that is no number; a radius
-            given twice.
+            given twice; in l0, one that is no whole number.
     """
     if isinstance(values, (str, bytes, Real)) or not isinstance(values, Iterable):
         raise MisuseError(f"must be a list of radii, {_EXAMPLE}, not {shown(values)}.", where=where)
@@ -34,6 +35,12 @@ def parse_radii(values: Iterable[Any], where: str = "epsilons") -> tuple[float, 
     found: dict[float, Any] = {}
     for i, value in enumerate(values):
         radius = parse_radius(value, f"{where}[{i}]")
+        if norm == "l0" and not radius.is_integer():
+            raise UserError(
+                f"{shown(value)} is no whole number; in l0 a radius is the number of pixel values that may "
+                "change, such as 10.",
+                where=f"{where}[{i}]",
+            )
         if radius in found:
             raise UserError(
                 f"{shown(value)} is the radius {radius!r}, which {shown(found[radius])} already is; "

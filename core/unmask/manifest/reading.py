@@ -130,13 +130,14 @@ def _manifest(raw: dict[str, Any], text: str, folder: Path, file: str | None) ->
         )
     models = _named(top, "models", read_model)
     check_references(models)
+    norm = top.text("norm", "linf", among=NORMS)
     return Manifest(
         name=name,
-        epsilons=parse_radii(top.list("epsilons", example='["8/255"]'), "epsilons"),
+        epsilons=parse_radii(top.list("epsilons", example='["8/255"]'), "epsilons", norm),
         data=read_data(raw["data"], "data"),
         models=models,
         attacks=_named(top, "attacks", _attack),
-        norm=top.text("norm", "linf", among=NORMS),
+        norm=norm,
         seed=top.whole("seed", 0, least=0),
         metrics=_metrics(top),
         bounds=_bounds(top),

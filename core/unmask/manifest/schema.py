@@ -123,7 +123,8 @@ def _top_level(limits: Schema) -> Schema:
             "items": _RADIUS,
             "minItems": 1,
             "uniqueItems": True,
-            "description": 'Radii in units of a pixel value; text fractions such as "8/255" are exact.',
+            "description": 'Radii in units of a pixel value; text fractions such as "8/255" are exact. '
+            "In l0: how many pixel values may change, whole numbers.",
         },
         "metrics": {
             "type": "array",

@@ -102,7 +102,7 @@ class Provenance:
         title: What the run is called.
         unmask_version: Version that made it.
         created: ISO 8601 time.
-        norm: ``linf``, ``l2`` or ``l1``.
+        norm: ``linf``, ``l2``, ``l1`` or ``l0``.
         bounds: Smallest and largest valid pixel value.
         seed: Seed of every random stream.
         protocol: How randomised models were scored: ``expected`` or ``single-draw``.

@@ -11,6 +11,7 @@ from torch import Tensor
 from unmask.evaluation.task import GradientSource, Slope, Task
 from unmask_plugins.attacks import apgd_l1
 from unmask_plugins.attacks.aims import wide
+from unmask_plugins.attacks.ball_and_box import project_both
 from unmask_plugins.attacks.losses import LossName, loss_named
 from unmask_plugins.attacks.targeting import mean_logits, other_classes
 from unmask_plugins.attacks.validation import at_least, between
@@ -133,10 +134,10 @@ class APGD:
         if isinstance(state, apgd_l1.State):
             return apgd_l1.step(task, state, self._slope)
         ball, s = task.ball, state
-        z = ball.project(s.point + wide(s.η) * ball.steepest(s.g), around=task.x)
+        z = project_both(s.point + wide(s.η) * ball.steepest(s.g), ball, around=task.x)
         α = _α if s.k > 0 else 1.0
         mixed = s.point + α * (z - s.point) + (1 - α) * (s.point - s.previous)
-        point = ball.project(mixed, around=task.x)
+        point = project_both(mixed, ball, around=task.x)
         slope = self._slope(task, s.towards, point)
         better = slope.loss > s.f_max
         s = attrs.evolve(

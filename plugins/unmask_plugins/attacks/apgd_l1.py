@@ -11,7 +11,7 @@ from torch import Tensor
 from unmask.evaluation.task import Slope, Task
 from unmask.evaluation.threat import Ball
 from unmask_plugins.attacks.aims import wide
-from unmask_plugins.attacks.l1_box import project_l1_box
+from unmask_plugins.attacks.ball_and_box import project_both
 
 __all__ = ["State", "start", "step"]
 
@@ -71,7 +71,7 @@ def start(task: Task, towards: Tensor | None, steps: int, multi_epsilon: bool, a
         phases = ((3 * ε, third), (2 * ε, third), (ε, steps - 2 * third))
     ball = _ball(task, phases[0][0])
     noise = task.random.normal(tuple(task.x.shape[1:])).to(task.x.dtype)
-    x = project_l1_box(task.x + noise, ball, around=task.x)
+    x = project_both(task.x + noise, ball, around=task.x)
     share = torch.full_like(x[:, 0, 0, 0], _FIRST_SHARE, dtype=torch.float64)
     support = torch.full_like(share, x[0].numel() if len(x) else 1)
     return _begun(task, x, towards, share, support, phases, 0, ascent)
@@ -110,7 +110,7 @@ def step(task: Task, s: State, ascent: Ascent) -> State:
         s = _next_phase(task, s, ascent)
     radius, steps = s.phases[s.phase]
     ball = _ball(task, radius)
-    point = project_l1_box(s.point + wide(s.η) * _sparse(s.g, s.share), ball, around=task.x)
+    point = project_both(s.point + wide(s.η) * _sparse(s.g, s.share), ball, around=task.x)
     slope = ascent(task, s.towards, point)
     better = slope.loss > s.f_max
     best = torch.where(wide(better), point, s.best)
@@ -143,7 +143,7 @@ def _reconsidered(task: Task, s: State, radius: float) -> State:
 def _next_phase(task: Task, s: State, ascent: Ascent) -> State:
     """On from x_max, brought into the next smaller ball."""
     phase = s.phase + 1
-    x = project_l1_box(s.best, _ball(task, s.phases[phase][0]), around=task.x)
+    x = project_both(s.best, _ball(task, s.phases[phase][0]), around=task.x)
     support = _support(task, x)
     return _begun(task, x, s.towards, _share(task, support), support, s.phases, phase, ascent)
 
@@ -171,7 +171,7 @@ def _share(task: Task, support: Tensor) -> Tensor:
 
 
 def _example(task: Task, x: Tensor) -> Tensor:
-    return project_l1_box(x, task.ball, around=task.x)
+    return project_both(x, task.ball, around=task.x)
 
 
 def _ball(task: Task, radius: float) -> Ball:

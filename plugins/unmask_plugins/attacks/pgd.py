@@ -22,8 +22,8 @@ __all__ = ["PGD"]
 class PGD:
     """Projected gradient descent (Madry et al. 2018, section 2.1).
 
-    x <- P(x + α d), where d is the steepest unit step of the norm and P projects onto ball and box. In l1 the
-    step is sparse and P is the projection onto both at once (`unmask_plugins.attacks.steepest`).
+    x <- P(x + α d), where d is the steepest unit step of the norm (in l1 a sparse one) and P the Euclidean
+    projection onto ball and box together (`unmask_plugins.attacks.steepest`).
 
     Attributes:
         steps: Steps of each run.

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from unmask.evaluation.task import Task
 from unmask_kernels.squares import corners, hills, move_mass, paint_squares, stripes
-from unmask_plugins.attacks.l1_box import project_l1_box
+from unmask_plugins.attacks.ball_and_box import project_both
 from unmask_plugins.attacks.losses import LossName, loss_named
 from unmask_plugins.attacks.validation import at_least
 
@@ -156,7 +156,7 @@ class Square:
         length = ball.kernels.norms(delta, ball.norm).clamp_min(1e-300)
         x = (task.x.double() + delta * (ball.ε / length)[:, None, None, None]).to(task.x.dtype)
         if ball.norm == "l1":
-            return project_l1_box(x, ball, around=task.x)
+            return project_both(x, ball, around=task.x)
         return ball.project(x, around=task.x)
 
     def _loss(self, task: Task, x: Tensor) -> Tensor:

@@ -132,7 +132,7 @@ def unmask_attacks() -> Iterable[AttackEntry]:
             "through Adaptive Norm "
             "Constraints, arXiv:2102.12827",
             build="unmask_plugins.attacks.fmn:FMN",
-            norms=EVERY_NORM,
+            norms=(*EVERY_NORM, "l0"),
             access="gradients",
             search="nearest",
             targeted=True,
