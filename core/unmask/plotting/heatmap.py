@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,21 +11,12 @@ from unmask.dimensions import ATTACK, MODEL
 from unmask.plotting.frame import axes_or_new, chosen_epsilon
 from unmask.reports.tables import rates
 from unmask.reports.wording import epsilon_text, interval_text, percent
+from unmask.results.transfer import transfer_sources
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_heatmap", "transfer_sources"]
-
-
-def transfer_sources(results: xr.Dataset) -> dict[str, str]:
-    """The transfer attacks of a run that name a source model, by the attack's name."""
-    found = {}
-    for i, name in enumerate(map(str, results[ATTACK].values)):
-        settings = json.loads(str(results["settings"].values[i]) or "{}")
-        if str(results["access"].values[i]) == "transfer" and isinstance(settings.get("source"), str):
-            found[name] = settings["source"]
-    return found
+__all__ = ["plot_heatmap"]
 
 
 def plot_heatmap(

@@ -13,13 +13,14 @@ from unmask.dimensions import ATTACK, EPSILON, MODEL, SAMPLE
 from unmask.reports.content import Cell, NumberTable, number_cell, rate_cell, share_cell
 from unmask.reports.diagnosis import diagnosis_table
 from unmask.reports.tables import Rate, rates
+from unmask.reports.transfer import transfer_tables
 from unmask.reports.wording import epsilon_text
 
 __all__ = ["further_tables"]
 
 
 def further_tables(results: xr.Dataset, level: float) -> Iterator[NumberTable]:
-    """Success, distortion and area, calibration, certificates, 8-bit validity, cost; those there are."""
+    """Success, distortion, area, calibration, certificates, 8-bit validity, transfer, cost; those there are."""
     yield _success(results, level)
     yield _distortion(results)
     if "label_probability" in results and "clean_label_probability" in results:
@@ -28,6 +29,7 @@ def further_tables(results: xr.Dataset, level: float) -> Iterator[NumberTable]:
         yield _certificates(results, level)
     if "correct_quantized" in results:
         yield _quantized(results)
+    yield from transfer_tables(results, level)
     yield _gradients_and_cost(results)
     if (diagnosis := diagnosis_table(results)) is not None:
         yield diagnosis

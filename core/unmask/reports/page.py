@@ -14,7 +14,6 @@ import xarray as xr
 
 from unmask import plotting
 from unmask.dimensions import ATTACK, EPSILON, MODEL, SAMPLE, Status
-from unmask.plotting.heatmap import transfer_sources
 from unmask.reports.content import accuracy_tables
 from unmask.reports.figures import inline_svg, picture
 from unmask.reports.further import further_tables
@@ -27,6 +26,7 @@ from unmask.reports.head import (
     threat_model_sentence,
 )
 from unmask.reports.wording import HEADINGS, epsilon_text, indicator_text, verdict_headline
+from unmask.results.transfer import transfer_sources
 
 __all__ = ["render_html"]
 

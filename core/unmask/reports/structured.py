@@ -12,6 +12,7 @@ from unmask import statistics
 from unmask.dimensions import ATTACK, EPSILON, MODEL, SAMPLE
 from unmask.reports.diagnosis import diagnosis_cost
 from unmask.reports.tables import Rate, finite, problems, rates
+from unmask.reports.transfer import transfer_data
 from unmask.results.calibration import Examples
 from unmask.verdict import Verdict
 
@@ -36,7 +37,8 @@ def report_data(results: xr.Dataset, level: float = 0.99) -> dict[str, Any]:
     epsilon, ``verdict``); ``attacks`` (by name: how each is set); ``cells`` (one for each model, attack and
     epsilon, with the four measures, calibration, accuracy in 8 bits, mean passes per sample and wall time);
     ``distortion`` (minimal distortion and area under the curve for each model and attack); ``diagnosis`` (the
-    attacks that the run added for the verdict and their cost, or null); ``problems``;
+    attacks that the run added for the verdict and their cost, or null); ``transfer`` (accuracies by source
+    and target, and what a randomised ensemble of the models would make of them, or null); ``problems``;
     ``warnings``. A rate is ``value``, ``numerator``, ``denominator``, ``lower`` and ``upper``; a gap is a
     bare number. The JSON Schema is `docs/report-schema.json`.
 
@@ -94,6 +96,7 @@ def report_data(results: xr.Dataset, level: float = 0.99) -> dict[str, Any]:
         "cells": _cells(results, level),
         "distortion": _distortion(results),
         "diagnosis": diagnosis_cost(results),
+        "transfer": transfer_data(results, level),
         "problems": [attrs.asdict(problem) for problem in problems(results)],
         "warnings": json.loads(attributes.get("warnings", "[]")),
     }

@@ -11,6 +11,7 @@ from unmask import statistics
 from unmask.dimensions import ATTACK, MODEL, SAMPLE
 from unmask.errors import UserError, suggestion
 from unmask.results import calibration, certificate, curve, distortion, measures, pairing
+from unmask.results.transfer import TransferMeasures
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +27,7 @@ _METHODS = ("clopper-pearson", "wilson", "t", "bootstrap")
 
 
 @xr.register_dataset_accessor("unmask")  # type: ignore[no-untyped-call]
-class UnmaskAccessor:
+class UnmaskAccessor(TransferMeasures):
     """Measures and verdicts of a result.
 
     Rates are fractions with coordinates `numerator` and `denominator`. A cell in which any sample failed or
