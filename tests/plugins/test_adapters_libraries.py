@@ -87,17 +87,17 @@ def art_pgd(net, images, labels, epsilon):
 
 
 def adv_lib_fmn(net, images, labels, epsilon):
-    from unmask_plugins.adapters.adv_lib import _without_visdom
+    from unmask_plugins.adapters.stand_ins import standing_in
 
-    with _without_visdom():
+    with standing_in("visdom"):
         from adv_lib.attacks import fmn
     return fmn(net, images, labels, norm=float("inf"), steps=20)
 
 
 def adv_lib_pgd(net, images, labels, epsilon):
-    from unmask_plugins.adapters.adv_lib import _without_visdom
+    from unmask_plugins.adapters.stand_ins import standing_in
 
-    with _without_visdom():
+    with standing_in("visdom"):
         from adv_lib.attacks import pgd_linf
     return pgd_linf(net, images, labels, ε=epsilon, steps=5, random_init=False)
 

@@ -51,3 +51,21 @@ def test_a_factory_that_takes_the_mean_gets_it_itself() -> None:
 def test_mean_and_std_of_different_lengths_are_refused() -> None:
     with pytest.raises(UserError, match="2 values"):
         module("nets_of_mine:Sum", mean=[0.5, 0.5], std=[1, 1, 1])
+
+
+def test_a_sequence_of_layers_is_normalised_before_its_first_layer_only():
+    import copy
+    import pickle
+
+    from unmask_plugins.models.preprocessing import Normalize, put_before
+
+    shared = torch.nn.Tanh()
+    plain = torch.nn.Sequential(shared, torch.nn.Flatten(), torch.nn.Linear(12, 5), shared).eval()
+    prepared = put_before(copy.deepcopy(plain), Normalize([0.5, 0.1, 0.2], [0.2, 0.3, 0.4], 3))
+    images = torch.rand(4, 3, 2, 2)
+    mean, std = torch.tensor([0.5, 0.1, 0.2])[:, None, None], torch.tensor([0.2, 0.3, 0.4])[:, None, None]
+    expected = plain((images - mean) / std)
+    torch.testing.assert_close(prepared(images), expected)
+    torch.testing.assert_close(copy.deepcopy(prepared)(images), expected)
+    torch.testing.assert_close(pickle.loads(pickle.dumps(prepared))(images), expected)
+    assert set(prepared.state_dict()) == set(plain.state_dict())

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import ModuleType
 from typing import Any
 
 from torch import Tensor
@@ -16,25 +11,14 @@ from unmask_plugins.adapters.door import Problem
 from unmask_plugins.adapters.libraries import ADV_LIB
 from unmask_plugins.adapters.listed.adv_lib import ATTACKS
 from unmask_plugins.adapters.offering import Offering
+from unmask_plugins.adapters.stand_ins import standing_in
 
 __all__ = ["attacks"]
 
 
-@contextmanager
-def _without_visdom() -> Iterator[None]:
-    """Let adv-lib be imported where visdom is not installed: it only draws curves for callbacks."""
-    if "visdom" in sys.modules or importlib.util.find_spec("visdom") is not None:
-        yield
-        return
-    sys.modules["visdom"] = ModuleType("visdom")
-    try:
-        yield
-    finally:
-        del sys.modules["visdom"]
-
-
 def _find(name: str) -> Any:
-    with _without_visdom():
+    # visdom, which adv-lib asks for, only draws curves for callbacks.
+    with standing_in("visdom"):
         from adv_lib import attacks as theirs
 
     return getattr(theirs, name)

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from pathlib import Path
-from types import ModuleType
+from collections.abc import Sequence
 from typing import Any
 
 from torch import nn
 
-from unmask.errors import MisuseError, UserError, suggestion
-from unmask.manifest.location import current_folder
+from unmask.errors import MisuseError
+from unmask_plugins.models.factory import made_by
 from unmask_plugins.models.preprocessing import Normalize, put_before
 
 __all__ = ["module"]
@@ -45,25 +39,7 @@ def module(
         UserError: There is no such module or attribute, its import or the call raises.
         MisuseError: The attribute is not callable, or returns something else than an `nn.Module`.
     """
-    name, _, attribute = factory.partition(":") if isinstance(factory, str) else ("", "", "")
-    if not attribute or not all(part.isidentifier() for part in [*name.split("."), *attribute.split(".")]):
-        raise UserError(f"{factory!r} is not of the form 'package.module:callable'.", where="factory")
-    base = current_folder() or Path.cwd()
-    with _importable(base, name) if _source(base, name) else nullcontext():
-        build = _attribute(_import(name, base), attribute, factory)
-        normalisation = {"mean": mean, "std": std}
-        for key in _named_parameters(build) & normalisation.keys():
-            value = normalisation.pop(key)
-            if value is not None:
-                options[key] = value
-        try:
-            built = build(**options)
-        except Exception as error:
-            raise UserError(
-                f"'{factory}' raised {type(error).__name__}: {error}. It was called with "
-                f"{_listing(options)}.",
-                where="factory",
-            ) from error
+    built, normalisation = made_by(factory, options, {"mean": mean, "std": std})
     if not isinstance(built, nn.Module):
         raise MisuseError(
             f"'{factory}' returned {type(built).__name__}, not a torch.nn.Module.", where="factory"
@@ -73,82 +49,3 @@ def module(
         channels = max(len(value) for value in values)
         put_before(built, Normalize(normalisation.get("mean"), normalisation.get("std"), channels))
     return built.eval()
-
-
-def _named_parameters(build: Callable[..., Any]) -> set[str]:
-    try:
-        parameters = inspect.signature(build).parameters.values()
-    except ValueError:  # built into Python and silent about what it takes
-        return set()
-    return {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-
-
-def _source(base: Path, name: str) -> Path | None:
-    """The file below `base` that defines the module, if there is one."""
-    stem = base.joinpath(*name.split("."))
-    for candidate in (stem.with_name(f"{stem.name}.py"), stem / "__init__.py"):
-        if candidate.is_file():
-            return candidate
-    return None
-
-
-@contextmanager
-def _importable(base: Path, name: str) -> Iterator[None]:
-    """Let `base` come first for imports, and let no module of that name from elsewhere stand in the way."""
-    top = name.partition(".")[0]
-
-    def loaded() -> dict[str, ModuleType]:
-        return {key: value for key, value in sys.modules.items() if key == top or key.startswith(f"{top}.")}
-
-    elsewhere = loaded()
-    for key in elsewhere:
-        del sys.modules[key]
-    sys.path.insert(0, str(base))
-    importlib.invalidate_caches()
-    try:
-        yield
-    finally:
-        sys.path.remove(str(base))
-        if elsewhere:
-            for key in loaded():
-                del sys.modules[key]
-            sys.modules.update(elsewhere)
-
-
-def _import(name: str, base: Path) -> ModuleType:
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise UserError(
-                f"there is no module '{name}': neither below {base} nor among what is installed. Put "
-                f"{name.replace('.', '/')}.py there, or install the package.",
-                where="factory",
-            ) from error
-        raise UserError(f"importing '{name}' failed: {error}.", where="factory") from error
-    except Exception as error:
-        raise UserError(
-            f"importing '{name}' failed: {type(error).__name__}: {error}.", where="factory"
-        ) from error
-
-
-def _attribute(found: Any, attribute: str, factory: str) -> Any:
-    for part in attribute.split("."):
-        if not hasattr(found, part):
-            owner = getattr(found, "__file__", None) or getattr(found, "__name__", repr(found))
-            offered = [
-                key for key, value in vars(found).items() if callable(value) and not key.startswith("_")
-            ]
-            raise UserError(f"{owner} has no '{part}'. {suggestion(part, offered)}", where="factory")
-        found = getattr(found, part)
-    if isinstance(found, nn.Module) or not callable(found):
-        raise MisuseError(
-            f"'{factory}' is {type(found).__name__}, not a function that builds a model; name a function "
-            "or a class.",
-            where="factory",
-        )
-    return found
-
-
-def _listing(options: dict[str, Any]) -> str:
-    return ", ".join(f"{key} = {value!r}" for key, value in options.items()) or "no options"

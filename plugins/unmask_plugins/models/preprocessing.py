@@ -89,9 +89,23 @@ def put_before(network: nn.Module, *steps: nn.Module) -> nn.Module:
     """
     if any(True for step in steps for _ in step.state_dict()):
         raise ValueError("a step with weights of its own would add names that no weights file has")
+    if isinstance(network, nn.Sequential) and type(network).forward is nn.Sequential.forward:
+        # It calls whatever is added to it, after its own layers.
+        network.__class__ = _PreparedSequential
     network.add_module("unmask_preprocessing", nn.Sequential(*steps))
     network.register_forward_pre_hook(_preprocess)
     return network
+
+
+class _PreparedSequential(nn.Sequential):
+    """The layers alone: what stands before them is called by the hook."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """As `nn.Sequential`."""
+        for name, layer in self._modules.items():  # shared layers come as often as they are there
+            if name != "unmask_preprocessing" and layer is not None:
+                input = layer(input)
+        return input
 
 
 def _preprocess(network: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...]:

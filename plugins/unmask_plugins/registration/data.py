@@ -56,4 +56,11 @@ def unmask_data() -> Iterable[DataEntry]:
             "https://docs.pytorch.org/vision/stable/datasets.html",
             build="unmask_plugins.data.image_folder:image_folder",
         ),
+        DataEntry(
+            name="robustbench",
+            summary="The clean images that RobustBench evaluates on (needs robustbench).",
+            reference="Croce et al. 2021, RobustBench: a standardized adversarial robustness benchmark, "
+            "arXiv:2010.09670",
+            build="unmask_plugins.data.robustbench_images:robustbench_images",
+        ),
     ]

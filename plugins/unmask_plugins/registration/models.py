@@ -69,4 +69,31 @@ def unmask_models() -> Iterable[ModelEntry]:
             reference="https://docs.pytorch.org/docs/stable/export.html",
             build="unmask_plugins.models.programs:exported",
         ),
+        ModelEntry(
+            name="robustbench",
+            summary="Any model of RobustBench's zoo (needs robustbench).",
+            reference="Croce et al. 2021, RobustBench: a standardized adversarial robustness benchmark, "
+            "arXiv:2010.09670",
+            build="unmask_plugins.models.robustbench_zoo:robustbench_model",
+        ),
+        ModelEntry(
+            name="hugging-face",
+            summary="Any image classifier of the Hugging Face hub or a local folder, its processor inside "
+            "(needs transformers).",
+            reference="Wolf et al. 2020, Transformers: State-of-the-Art Natural Language Processing, "
+            "arXiv:1910.03771",
+            build="unmask_plugins.models.hugging_face:hugging_face_model",
+        ),
+        ModelEntry(
+            name="art",
+            summary="A PyTorchClassifier of ART, with its preprocessing inside (needs art).",
+            reference="Nicolae et al. 2018, Adversarial Robustness Toolbox, arXiv:1807.01069",
+            build="unmask_plugins.models.art_classifier:art_classifier",
+        ),
+        ModelEntry(
+            name="torch-hub",
+            summary="What a repository offers to torch.hub, from GitHub or a local folder.",
+            reference="https://docs.pytorch.org/docs/stable/hub.html",
+            build="unmask_plugins.models.torch_hub:torch_hub_model",
+        ),
     ]
