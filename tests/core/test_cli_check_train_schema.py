@@ -31,6 +31,20 @@ use = "pgd"
 gradient = "bypass"
 """
 
+AIMED = """\
+epsilons = ["8/255"]
+[data]
+use = "digits"
+samples = 4
+[models.plain]
+use = "small-cnn"
+width = 4
+[attacks.pgd]
+use = "pgd"
+targeted = true
+target = TARGET
+"""
+
 NETS = """\
 import torch
 from torch import nn
@@ -114,6 +128,29 @@ def test_check_then_train_then_check(unmask: Run, tmp_path: Path) -> None:
     assert code == 0 and "will be trained" not in out
     logs = [file.replace(".safetensors", ".jsonl") for file in kept]
     assert files(tmp_path) == sorted([*before, *kept, *logs])
+
+
+def test_check_refuses_a_target_that_is_the_label_or_no_class(unmask: Run, tmp_path: Path) -> None:
+    from unmask.manifest.data_section import build_data
+    from unmask.manifest.reading import parse_manifest
+
+    labels = build_data(parse_manifest(AIMED.replace("TARGET", "1"))).labels.tolist()
+    path = tmp_path / "aimed.toml"
+    others = [(label + 1) % 10 for label in labels]
+    for target, said in (
+        ([*others[:3], labels[3]], "attacks.pgd.target[3]: is the label itself for 1 of 4 samples"),
+        ([*others[:3], 10], "the class 10 does not exist"),
+        (others[:3], "has 3 classes for 4 samples"),
+    ):
+        path.write_text(AIMED.replace("TARGET", str(target)))
+        code, _, err = unmask("check", path)
+        assert code == 2 and said in err
+    path.write_text(AIMED.replace("TARGET", str(others)))
+    assert unmask("check", path)[0] == 0
+    # One class for all: its own samples are told.
+    path.write_text(AIMED.replace("TARGET", str(labels[0])))
+    code, out, _ = unmask("check", path)
+    assert code == 0 and f"{labels.count(labels[0])} of 4 samples are of their target's class" in out
 
 
 def test_weights_and_factories_are_found_beside_the_manifest(unmask: Run, tmp_path: Path) -> None:

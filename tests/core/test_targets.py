@@ -54,6 +54,10 @@ def test_targets_must_fit_models_and_samples(known):
         run(model, images, torch.full_like(labels, 2), pgd(targeted=True, target=2))
     with pytest.raises(UserError, match="nothing to reach"):
         run(model, images, labels, pgd(targeted=True, target=labels))
+    others = (labels + 1) % 3
+    others[7] = labels[7]
+    with pytest.raises(UserError, match=rf"target\[7\].*1 of 40.*sample 7 is of class {int(labels[7])}"):
+        run(model, images, labels, pgd(targeted=True, target=others))
 
 
 def test_a_target_inside_another_attack_is_refused(known):
@@ -78,6 +82,11 @@ def test_a_manifest_says_it_too():
         ('use = "deepfool", targeted = true, target = 3', "cannot be targeted"),
         ('use = "pgd", target = 3', "targeted"),
         ('use = "transfer", source = "leave-one-out"', "only one"),
+        (
+            'use = "autoattack", version = "custom", attacks = ["fgsm", "deepfool"], targeted = true, target = 3',
+            "'deepfool' cannot be targeted",
+        ),
+        ('use = "autoattack", engine = "reference", targeted = true, target = 3', "cannot be targeted"),
     ):
         with pytest.raises(UserError, match=said):
             check_manifest(parse_manifest(MANIFEST.format(attack=attack)))

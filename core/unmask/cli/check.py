@@ -22,6 +22,7 @@ def check(
     from unmask.evaluation.expectation import check_expectations
     from unmask.evaluation.inputs import check_samples
     from unmask.evaluation.inspection import inspect_model
+    from unmask.evaluation.targeting import check_targets, notes_on_targets
     from unmask.manifest.checking import build_attacks, check_manifest
     from unmask.manifest.data_section import build_data
     from unmask.manifest.placing import placed_in
@@ -42,7 +43,9 @@ def check(
         }
         if not built.untrained:
             check_expectations(built.expectations, data, seed=said.seed, batch_size=said.batch_size)
-        left_out = check_applicability(build_attacks(said), facts, said.norm)
+        attacks = build_attacks(said)
+        left_out = check_applicability(attacks, facts, said.norm)
+        notes = notes_on_targets(check_targets(attacks, samples, facts), samples)
 
     out = console()
     radii = ", ".join(f"{radius:.6g}" for radius in said.epsilons)
@@ -51,12 +54,14 @@ def check(
     shape = " x ".join(map(str, samples.images.shape[1:]))
     out.print(f"data: {escape(data.name)}, {len(data)} samples of {shape}")
     for name, known in facts.items():
-        notes = "".join(f"; {note}" for note in known.notes)
+        remarks = "".join(f"; {note}" for note in known.notes)
         out.print(
-            f"model {escape(name)}: {known.classes} classes, {known.randomness}{escape(notes)}",
+            f"model {escape(name)}: {known.classes} classes, {known.randomness}{escape(remarks)}",
             soft_wrap=True,
         )
     out.print(f"attacks: {escape(', '.join(said.attacks))}", soft_wrap=True)
+    for note in notes:
+        out.print(escape(note), soft_wrap=True)
     for (model, attack), reason in left_out.items():
         out.print(f"not run: {escape(f'{attack} on {model}: {reason}')}", soft_wrap=True)
     if built.untrained:

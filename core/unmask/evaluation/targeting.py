@@ -60,7 +60,7 @@ def check_targets(
 
     Raises:
         UserError: An attack has no targeted mode; a target is no class of a model; there is not one for every
-            sample; or every sample's label is its target.
+            sample; one of a list of targets is its sample's label; or one target is the label of all.
     """
     found: dict[str, Mapping[int, int]] = {}
     for name, configured in attacks.items():
@@ -87,11 +87,19 @@ def _targets(target: Any, data: LabelledImages, facts: Mapping[str, ModelFacts],
                 f"0 to {known.classes - 1}.",
                 where=where,
             )
-    if bool((targets == data.labels).all()):
-        which = f"class {target}" if one else "their targets"
+    same = (targets == data.labels).nonzero().squeeze(1).tolist()
+    if one and len(same) == len(data):
         raise UserError(
-            f"all samples are of {which} already, so there is nothing to reach. Choose another target.",
+            f"all samples are of class {target} already, so there is nothing to reach. Choose another target.",
             where=where,
+        )
+    if same and not one:
+        # One class for all has samples of its own; a list has been written sample by sample.
+        row = same[0]
+        raise UserError(
+            f"is the label itself for {len(same)} of {len(data)} samples, so there is nothing to reach: sample "
+            f"{int(data.ids[row])} is of class {int(targets[row])}. Give each sample another class than its own.",
+            where=f"{where}[{row}]",
         )
     return targets
 

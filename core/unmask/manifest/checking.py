@@ -91,10 +91,12 @@ def _attack(spec: AttackSpec, where: str, manifest: Manifest) -> ConfiguredAttac
 def _check_fitness(attack: ConfiguredAttack, where: str, manifest: Manifest) -> None:
     """The models an attack needs are there: its source, and one it applies to."""
     from unmask.evaluation.applicability import parts_of, references_of
+    from unmask.evaluation.suite import stages_of
     from unmask.evaluation.targeting import refuse_untargetable
     from unmask.models.reference import ModelSelection
 
-    refuse_untargetable(attack, where)
+    for whole_or_stage in (attack, *stages_of(attack.use, attack, manifest.norm).values()):
+        refuse_untargetable(whole_or_stage, where)
     for reference in references_of(attack.attack):
         if reference.module is None and reference.name not in manifest.models:
             raise UserError(
