@@ -116,8 +116,18 @@ def _top_level(limits: Schema) -> Schema:
             "pattern": r"^(?![.\s])[^/\\\x00-\x1f\x7f]*[^/\\\x00-\x1f\x7f\s]$",
             "description": "What the run and its folder are called.",
         },
-        "seed": {"type": "integer", "minimum": 0, "maximum": 2**63 - 1, "default": 0},
-        "norm": {"enum": list(NORMS), "default": "linf"},
+        "seed": {
+            "type": "integer",
+            "minimum": 0,
+            "maximum": 2**63 - 1,
+            "default": 0,
+            "description": "Of every random stream: the same seed gives the same models, samples and outcomes.",
+        },
+        "norm": {
+            "enum": list(NORMS),
+            "default": "linf",
+            "description": "How the size of a perturbation is measured.",
+        },
         "epsilons": {
             "type": "array",
             "items": _RADIUS,
@@ -140,14 +150,26 @@ def _top_level(limits: Schema) -> Schema:
             "description": "Smallest and largest valid pixel value; the data set's own when left out.",
         },
         "batch-size": {**_COUNT, "description": "Samples in one call of a model."},
-        "precision": {"enum": list(PRECISIONS), "default": PRECISIONS[0]},
+        "precision": {
+            "enum": list(PRECISIONS),
+            "default": PRECISIONS[0],
+            "description": "What searches compute in; fast: in half precision, judged in float32.",
+        },
         "protocol": {
             "enum": list(PROTOCOLS),
             "default": PROTOCOLS[0],
             "description": "How randomised models are scored: by their expected correctness, or by one draw.",
         },
-        "prepare": {"enum": list(PREPARATIONS), "default": PREPARATIONS[0]},
-        "device": {"type": "string", "pattern": "^(cpu|cuda|mps|xpu)(:[0-9]{1,3})?$"},
+        "prepare": {
+            "enum": list(PREPARATIONS),
+            "default": PREPARATIONS[0],
+            "description": "The form in which models are searched; verdicts are always the model's own.",
+        },
+        "device": {
+            "type": "string",
+            "pattern": "^(cpu|cuda|mps|xpu)(:[0-9]{1,3})?$",
+            "description": "Where to compute; the best there is when left out.",
+        },
         "keep-examples": {
             "type": "boolean",
             "default": False,
@@ -163,14 +185,16 @@ def _top_level(limits: Schema) -> Schema:
             "description": "Add the cheap attacks that the verdict needs and that are missing.",
         },
         **limits,
-        "data": _ref("data"),
+        "data": {**_ref("data"), "description": "The images and their labels."},
         "models": {
+            "description": "What is attacked.",
             "type": "object",
             "minProperties": 1,
             "propertyNames": names,
             "additionalProperties": _ref("model"),
         },
         "attacks": {
+            "description": "Who attacks.",
             "type": "object",
             "minProperties": 1,
             "propertyNames": {**names, "not": {"pattern": "/"}},
