@@ -121,7 +121,7 @@ def _top_level(limits: Schema) -> Schema:
             "minimum": 0,
             "maximum": 2**63 - 1,
             "default": 0,
-            "description": "Of every random stream: the same seed gives the same models, samples and outcomes.",
+            "description": "Of every random stream; the same one gives the same models and outcomes.",
         },
         "norm": {
             "enum": list(NORMS),
