@@ -12,6 +12,7 @@ from torchvision import datasets
 
 from unmask.components import data
 from unmask.errors import UserError
+from unmask.testing import conformance
 
 
 def write(file: Path, key: str, labels: list[int], seed: int) -> str:
@@ -69,3 +70,9 @@ def test_what_is_missing_is_refused_in_words(tmp_path: Path, monkeypatch: pytest
         data("cifar10", path=tmp_path)
     with pytest.raises(UserError, match="split"):
         data("cifar10", path=tmp_path, split="valid")
+
+
+@pytest.mark.parametrize("name", ["cifar10", "cifar100"])
+def test_both_pass_the_conformance_kit(name: str, small: Path) -> None:
+    for test in conformance(name, options={"path": small, "download": False}).values():
+        test()

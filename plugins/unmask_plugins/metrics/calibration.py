@@ -19,13 +19,15 @@ class Calibration:
     Expected calibration error (Guo, Pleiss, Sun and Weinberger 2017, On calibration of modern neural
     networks, equation 3), Brier score (Brier 1950), negative log-likelihood and mean confidence. All of it is
     computed from what the result holds for every sample, so that it can be recomputed with other bins.
+
+    Attributes:
+        bins: Bins of the expected calibration error, of equal width on [0, 1].
     """
 
     name: ClassVar[str] = "calibration"
     dims: ClassVar[tuple[str, ...]] = ("model", "attack", "epsilon")
 
     bins: int = attrs.field(default=15, validator=at_least(1))
-    """Bins of the expected calibration error, of equal width on [0, 1]."""
 
     def __call__(self, results: xr.Dataset) -> xr.Dataset:
         """The measures over (model, attack, epsilon), and over (model) with the prefix ``clean_``."""

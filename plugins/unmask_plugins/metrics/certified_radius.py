@@ -41,6 +41,12 @@ class CertifiedRadius:
 
     Where an attack turned f wrong within the radius, g itself is asked at that example (PREDICT, section
     3.2.1): if it answers with another class beyond chance, certificate and example contradict each other.
+
+    Attributes:
+        sigma: Standard deviation of the noise, in units of a pixel value.
+        n: Noisy copies that the radius rests on.
+        n0: Noisy copies that choose the class.
+        alpha: Probability that a certificate is wrong.
     """
 
     name: ClassVar[str] = "certified-radius"
@@ -49,13 +55,9 @@ class CertifiedRadius:
     BATCH: ClassVar[int] = 256
 
     sigma: float = attrs.field(default=0.25, validator=_positive)
-    """Standard deviation of the noise, in units of a pixel value."""
     n: int = attrs.field(default=1000, validator=at_least(1))
-    """Noisy copies that the radius rests on."""
     n0: int = attrs.field(default=100, validator=at_least(1))
-    """Noisy copies that choose the class."""
     alpha: float = attrs.field(default=0.001, validator=_share)
-    """Probability that a certificate is wrong."""
 
     def __call__(self, measured: Measured) -> xr.Dataset:
         """Radius and class of every sample, and what became of the adversarial examples within it."""
