@@ -83,7 +83,7 @@ def test_a_manifest_says_it_too():
         ('use = "pgd", target = 3', "targeted"),
         ('use = "transfer", source = "leave-one-out"', "only one"),
         (
-            'use = "autoattack", version = "custom", attacks = ["fgsm", "deepfool"], targeted = true, target = 3',
+            'use = "autoattack", version = "custom", attacks = ["deepfool"], targeted = true, target = 3',
             "'deepfool' cannot be targeted",
         ),
         ('use = "autoattack", engine = "reference", targeted = true, target = 3', "cannot be targeted"),

@@ -90,15 +90,17 @@ def _targets(target: Any, data: LabelledImages, facts: Mapping[str, ModelFacts],
     same = (targets == data.labels).nonzero().squeeze(1).tolist()
     if one and len(same) == len(data):
         raise UserError(
-            f"all samples are of class {target} already, so there is nothing to reach. Choose another target.",
+            f"all samples are of class {target} already, so there is nothing to reach. Choose another "
+            "target.",
             where=where,
         )
     if same and not one:
         # One class for all has samples of its own; a list has been written sample by sample.
         row = same[0]
         raise UserError(
-            f"is the label itself for {len(same)} of {len(data)} samples, so there is nothing to reach: sample "
-            f"{int(data.ids[row])} is of class {int(targets[row])}. Give each sample another class than its own.",
+            f"is the label itself for {len(same)} of {len(data)} samples, so there is nothing to reach: "
+            f"sample {int(data.ids[row])} is of class {int(targets[row])}. Give each sample another class than "
+            "its own.",
             where=f"{where}[{row}]",
         )
     return targets
