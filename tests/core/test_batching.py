@@ -17,6 +17,7 @@ from unmask.evaluation.batching import (
     BatchSize,
     bucket_for,
     buckets,
+    call_sizes,
     padded,
     rows_at_once,
     samples_at_once,
@@ -43,10 +44,43 @@ def test_buckets_serve_every_number_of_rows_with_little_filling(rows, limit) -> 
     assert calls <= rows // sizes[-1] + len(sizes)
 
 
+@given(st.integers(1, 2000), st.integers(1, 512))
+def test_calls_are_few_and_about_as_large(rows, limit) -> None:
+    sizes = call_sizes(rows, limit)
+    assert sum(sizes) == rows
+    assert len(sizes) == -(-rows // limit)
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_the_fewest_rows_of_a_call_are_what_the_model_needs(known) -> None:
+    """Where rows round differently in batches of up to 15, none is asked for."""
+    inner, images, labels = known.linear_problem(n=64)
+
+    class Rounding(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.seen = inner, []
+
+        def forward(self, images: Tensor) -> Tensor:
+            self.seen.append(len(images))
+            logits = self.inner(images)
+            return logits * (1 + 2**-20) if len(images) < 16 else logits
+
+    model = Rounding().eval()
+    facts = inspect_model(model, images, labels)
+    assert (facts.members[0].least, facts.members[0].alone) == (16, False)
+    assert inspect_model(inner.eval(), images, labels).members[0].least == QUANTUM
+    model.seen.clear()
+    oracle = Oracle(facts, 24)
+    for n in (1, 15, 24, 40, 64):
+        oracle.answer(facts.members[0], images[:n], None)
+    assert model.seen == [16, 16, 24, 20, 20, 22, 21, 21]
+
+
 def test_large_images_travel_in_small_batches() -> None:
     assert samples_at_once(torch.empty(1, 8, 8)) == 256
     assert samples_at_once(torch.empty(3, 224, 224)) == 6
-    assert rows_at_once(torch.empty(3, 32, 32)) == 48
+    assert rows_at_once(torch.empty(3, 32, 32)) == 32
     assert rows_at_once(torch.empty(3, 224, 224)) == 8
     assert samples_at_once(torch.empty(3, 224, 224, device="meta")) == 222
 

@@ -13,6 +13,7 @@ import unmask
 from unmask.evaluation.inspection import inspect_model
 from unmask.evaluation.ledger import Ledger
 from unmask.evaluation.oracle import Oracle
+from unmask.evaluation.preparation import preparing
 from unmask.evaluation.preparation.forms import Form, Forms
 from unmask.evaluation.random import SampleRandom
 from unmask.evaluation.target import Target
@@ -43,13 +44,20 @@ class Brightness(nn.Module):
         return torch.stack([-over, over], 1) * self.scale
 
 
-def door(shift: float, error: float) -> tuple[Ledger, Target]:
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    """Half precision from a search's first question on."""
+    monkeypatch.setattr(preparing, "PATIENCE", 0)
+
+
+def door(shift: float, error: float, patience: int = 0) -> tuple[Ledger, Target]:
     model = Brightness().eval()
     images = torch.full((8, 1, 4, 4), 0.4)
     labels = torch.zeros(8, dtype=torch.long)
     facts = inspect_model(model, images, labels)
     form = Shifted(model, shift)
-    oracle = Oracle(facts, 8, Forms({id(model): Form("eager", form, form)}, error=error))
+    forms = Forms({id(model): Form("eager", form, form)}, error=error)
+    oracle = Oracle(facts, 8, lambda: (forms, 8), patience)
     kernels = catalog().kernels()
     random = SampleRandom.for_samples(range(8), "model", kernels=kernels)
     ledger = Ledger(oracle, images, labels, Ball("linf", 0.2, (0.0, 1.0), kernels), random)
@@ -87,6 +95,23 @@ def test_a_broken_sample_keeps_the_example_that_was_confirmed() -> None:
     target(torch.full((8, 1, 4, 4), 0.49))
     target(torch.full((8, 1, 4, 4), 0.55))
     assert torch.equal(ledger.best, kept)
+
+
+def test_a_searchs_first_questions_are_the_plain_models_whatever_is_asked_together() -> None:
+    ledger, target = door(shift=100.0, error=0.0, patience=3)
+    images = torch.full((8, 1, 4, 4), 0.45)
+    plain = Brightness()(images).detach()
+    torch.testing.assert_close(target(images), plain)
+    # The first has been asked about once by now and is named four times; the second, with the rest, twice.
+    rows = torch.tensor([0, 1, 0, 0, 1, 0])
+    answers = target.select(rows)(images[:6])
+    shifted = plain[:6] + torch.tensor([0.0, 100.0])
+    late = torch.tensor([False, False, False, True, False, True])
+    torch.testing.assert_close(answers, torch.where(late[:, None], shifted, plain[:6]))
+    assert ledger.forwards.tolist() == [5, 3] + [1] * 6
+    x = images[:2].clone().requires_grad_()
+    target.select(torch.tensor([0, 2]))(x).sum().backward()
+    assert ledger.backwards.tolist() == [1, 0, 1] + [0] * 5
 
 
 @pytest.fixture(scope="module")

@@ -190,8 +190,10 @@ def test_verdicts_are_the_plain_models_own_to_the_bit(problem) -> None:
         np.testing.assert_array_equal(results.correct.values[0, 0, 0], (margin > 0).double())
 
 
+@pytest.mark.parametrize("patience", [0, 3])
 @pytest.mark.parametrize("options", [{"prepare": "channels-last"}, {"precision": "fast"}])
-def test_outcomes_do_not_depend_on_the_batch(problem, options) -> None:
+def test_outcomes_do_not_depend_on_the_batch(problem, options, patience, monkeypatch) -> None:
+    monkeypatch.setattr(preparing, "PATIENCE", patience)
     one = attacked(problem, batch_size=64, **options)
     other = attacked(problem, batch_size=7, **options)
     for name in ("correct", "margin", "distance", "forwards", "backwards", "status"):
@@ -203,7 +205,7 @@ def test_the_model_is_left_as_it_was(problem) -> None:
     before = {name: value.clone() for name, value in model.state_dict().items()}
     flags = [(p.requires_grad, p.is_contiguous()) for p in model.parameters()]
     attacked(problem, prepare="channels-last")
-    attacked(problem, precision="fast")
+    attacked(problem, attacks={"pgd": unmask.attack("pgd", steps=12)}, precision="fast")
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert flags == [(p.requires_grad, p.is_contiguous()) for p in model.parameters()]
     assert not any(m._forward_hooks for m in model.modules())
@@ -212,8 +214,35 @@ def test_the_model_is_left_as_it_was(problem) -> None:
 def test_small_runs_are_not_prepared_and_large_ones_are(problem, monkeypatch) -> None:
     assert recorded(attacked(problem))["backend"] == "eager"
     monkeypatch.setattr(preparing, "WORTH_PREPARING", 1.0)
+    monkeypatch.setattr(preparing, "PATIENCE", 3)
     record = recorded(attacked(problem))
     assert set(record["seconds-per-image"]) == {"channels-last", "folded", "eager"}
+
+
+@pytest.mark.parametrize("options", [{}, {"precision": "fast"}])
+def test_nothing_is_prepared_where_searches_are_short(problem, options, monkeypatch) -> None:
+    monkeypatch.setattr(preparing, "WORTH_PREPARING", 1.0)
+    monkeypatch.setattr(preparing.Preparation, "_choose", lambda *_: pytest.fail("prepared"))
+    results = attacked(problem, attacks={"pgd": unmask.attack("pgd", steps=5)}, **options)
+    assert "not prepared" in recorded(results)["note"]
+    np.testing.assert_array_equal(results.margin, attacked(problem, prepare="eager").margin)
+
+
+def test_a_model_that_an_attack_has_changed_is_not_prepared(problem, monkeypatch) -> None:
+    monkeypatch.setattr(preparing, "WORTH_PREPARING", 1.0)
+    model, _, _ = problem
+
+    def vandal(target, images, labels, budget, random):
+        with torch.no_grad():
+            model.conv1.weight.mul_(2)
+        for _ in range(preparing.PATIENCE + 1):
+            target(images)
+        return images
+
+    results = attacked(problem, attacks={"vandal": vandal, "pgd": unmask.attack("pgd", steps=12)})
+    assert (results.status.sel(attack="vandal") == 6).all()
+    plain = attacked(problem, attacks={"pgd": unmask.attack("pgd", steps=12)}, prepare="eager")
+    np.testing.assert_allclose(results.margin.sel(attack="pgd"), plain.margin.sel(attack="pgd"), atol=0.05)
 
 
 def test_an_earlier_candidate_is_passed_over_only_when_clearly_slower() -> None:
@@ -226,6 +255,7 @@ def test_an_earlier_candidate_is_passed_over_only_when_clearly_slower() -> None:
 
 def test_a_run_that_goes_on_goes_on_with_what_was_chosen(problem, monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(preparing, "WORTH_PREPARING", 1.0)
+    monkeypatch.setattr(preparing, "PATIENCE", 0)
     first = attacked(problem, out=tmp_path)
     chosen = json.loads((tmp_path / "preparation.json").read_text())["model"]["backend"]
     for cell in (tmp_path / "cells").glob("*.cell"):
@@ -302,7 +332,8 @@ def test_compiled_forms_see_only_buckets(problem) -> None:
 
     facts = inspect_model(model, images, labels)
     watched = Watched()
-    oracle = Oracle(facts, 64, Forms({id(model): Form("inductor", watched, watched)}, compiled=True))
+    forms = Forms({id(model): Form("inductor", watched, watched)}, compiled=True)
+    oracle = Oracle(facts, 64, lambda: (forms, 64))
     many = images.repeat(4, 1, 1, 1)
     for n in (1, 8, 13, 40, 50, 97, 160):
         answer = oracle.answer(facts.members[0], many[:n], None)

@@ -13,14 +13,24 @@ import attrs
 import torch
 from torch import Tensor
 
-__all__ = ["QUANTUM", "BatchSize", "bucket_for", "buckets", "padded", "rows_at_once", "samples_at_once"]
+__all__ = [
+    "QUANTUM",
+    "BatchSize",
+    "bucket_for",
+    "buckets",
+    "call_sizes",
+    "padded",
+    "rows_at_once",
+    "samples_at_once",
+]
 
 QUANTUM = 8
-"""Model calls are filled up to a multiple of this many rows.
+"""The fewest rows of a model call; smaller ones are filled up.
 
 Matrix and convolution libraries choose other code for very small batches, whose last bits differ. From eight
-rows on a row's answer is the same, bit for bit, in batches of any size; where an inspection finds that it is
-not, the model is called one row at a time.
+rows on, with few models from sixteen, a row's answer is the same, bit for bit, in batches of any size; where
+an inspection finds that it is not, the model is called one row at a time. On accelerators, where this is not
+asked, calls are filled up to multiples of this many rows.
 """
 
 T = TypeVar("T")
@@ -55,6 +65,16 @@ def bucket_for(rows: int, limit: int) -> int:
     return next((size for size in reversed(buckets(limit)) if size <= rows), QUANTUM)
 
 
+def call_sizes(rows: int, limit: int) -> list[int]:
+    """How many of these rows go into each call: in as few calls as the limit allows, all about as large.
+
+    >>> call_sizes(58, 48), call_sizes(5, 48)
+    ([29, 29], [5])
+    """
+    calls = -(-rows // limit)
+    return [rows // calls + (k < rows % calls) for k in range(calls)]
+
+
 def samples_at_once(image: Tensor) -> int:
     """Samples to attack together unless told otherwise: as many as memory surely holds, at most 256."""
     values = 2**20 if image.device.type == "cpu" else 2**25
@@ -69,7 +89,11 @@ def rows_at_once(image: Tensor) -> int:
     """
     if image.device.type != "cpu":
         return padded(samples_at_once(image))
-    return min(padded(2**17 // max(image.numel(), 1)), padded(samples_at_once(image)))
+    return min(padded(_CACHED // max(image.numel(), 1)), padded(samples_at_once(image)))
+
+
+_CACHED = 3 * 2**15
+"""Pixel values of a model call on the CPU: 32 images of 3 x 32 x 32."""
 
 
 @attrs.define

@@ -151,11 +151,7 @@ def attack_cell(
         for oracle in oracles:
             kept = torch.arange(len(rows), device=device)
             if earlier is not None:
-                # So near the border that the error of half precision may have kept the sample from falling.
-                gap = standing.report.gap[rows]
-                kept = (
-                    ((standing.report.missed[rows] > 0) & (gap <= earlier.oracle.error)).nonzero().squeeze(1)
-                )
+                kept = _near_misses(standing, rows, earlier)
                 rows = rows[kept]
                 twice[rows] = 1.0
                 violations[rows] = int(Status.OK)
@@ -230,6 +226,17 @@ def attack_cell(
     if len(oracles) > 1:
         found = attrs.evolve(found, searched_twice=twice.cpu().numpy())
     return found
+
+
+def _near_misses(standing: Standing, rows: Tensor, ledger: Ledger) -> Tensor:
+    """Which samples stand so near the border that half precision's error may have kept them from falling.
+
+    What the model itself answered every question about, in single precision, is none of them.
+    """
+    misled = (ledger.forwards - ledger.begun > ledger.oracle.patience) & (standing.report.missed[rows] > 0)
+    if not bool(misled.any()):
+        return rows[:0]
+    return (misled & (standing.report.gap[rows] <= ledger.oracle.error)).nonzero().squeeze(1)
 
 
 @attrs.define(eq=False)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from unmask.errors import MisuseError, UserError
+from unmask.evaluation.batching import QUANTUM
 from unmask.evaluation.rows import first_of_each
 from unmask.models.defended import Defended
 from unmask.models.foreign_random import RandomState, seed_everything
@@ -36,6 +37,7 @@ class Member:
         stochastic: It draws random numbers when called.
         rows_vary: Copies of one image in a batch get draws of their own.
         alone: Its answer for a row depends on the rest of the batch, so it is called one row at a time.
+        least: From this many rows of a call on, a row's answer is the same to the last bit.
     """
 
     module: nn.Module
@@ -43,6 +45,7 @@ class Member:
     stochastic: bool = False
     rows_vary: bool = False
     alone: bool = False
+    least: int = QUANTUM
 
     @property
     def front_end(self) -> nn.Module | None:
@@ -171,11 +174,12 @@ def _differ(a: Tensor, b: Tensor) -> bool:
 
 
 def _probe_member(
-    module: nn.Module, probability: float, images: Tensor, where: str
+    module: nn.Module, probability: float, images: Tensor, logits: Tensor, where: str
 ) -> tuple[Member, list[str]]:
+    """What there is to know of a member that answered the images with these logits."""
     notes: list[str] = []
     before = RandomState.capture(module)
-    answers = [_ask(module, images, where) for _ in range(_REPEATS)]
+    answers = [logits, *(_ask(module, images, where) for _ in range(_REPEATS - 1))]
     if not bool(torch.isfinite(answers[0]).all()):
         raise UserError(
             "the logits of clean images are NaN or infinite. Check the weights and the input range.",
@@ -200,15 +204,18 @@ def _probe_member(
                 "interval"
             )
         return Member(module, probability, stochastic=True, rows_vary=rows_vary), notes
+    least = _steady_from(module, images)
+    if least is not None and images.device.type == "cpu":
+        return Member(module, probability, least=least), notes
     filled = images[:1].expand(len(images), *images.shape[1:])
     if len(images) > 1 and _differ(_ask(module, filled, where)[:1], answers[0][:1]):
         notes.append(
             "answers differently when other images are in the batch; it is called one image at a time"
         )
         return Member(module, probability, alone=True), notes
-    return Member(
-        module, probability, alone=not _steady(module, images) and _takes_one(module, images)
-    ), notes
+    if least is None:
+        return Member(module, probability, alone=_takes_one(module, images)), notes
+    return Member(module, probability, least=least), notes
 
 
 def _takes_one(module: nn.Module, images: Tensor) -> bool:
@@ -231,31 +238,33 @@ def _logits_and_gradient(module: nn.Module, images: Tensor) -> tuple[Tensor, Ten
     return logits.detach(), gradient
 
 
-def _steady(module: nn.Module, images: Tensor) -> bool:
-    """Whether a row's last bits stay the same wherever it stands in batches of eight rows and more.
+_BEYOND = (11, 0)
+"""Rows beyond the fewest of a call with which the same answers are looked for: 19 and 8, say."""
+
+
+def _steady_from(module: nn.Module, images: Tensor) -> int | None:
+    """From how many rows on a row's last bits stay the same wherever it stands in a batch, if ever.
 
     Matrix products of odd sizes round differently with the alignment of a row in memory; one differing bit
     is enough for the sign of a gradient to turn, and an attack with it. Only asked on the CPU: elsewhere one
     image at a time would cost too much, and what hangs on it is reported as borderline.
     """
     if images.device.type != "cpu":
-        return True
-    many = images.repeat(3, 1, 1, 1)
-    n = len(images)
+        return QUANTUM
+    count = 5 * QUANTUM
+    many = images.repeat(-(-count // len(images)), 1, 1, 1)[:count]
     shuffled = torch.randperm(len(many), generator=torch.Generator().manual_seed(0))
     logits, gradient = _logits_and_gradient(module, many)
-    for rows, shown in [
-        (shuffled, many[shuffled]),
-        (torch.arange(1, len(many)), many[1:]),
-        (torch.arange(max(n, 8)) % n, many[torch.arange(max(n, 8)) % n]),
-    ]:
-        if len(rows) < 8:
-            continue
-        again = _logits_and_gradient(module, shown)
-        same = torch.equal(again[0], logits[rows]) and torch.equal(again[1], gradient[rows])
-        if not same:
-            return False
-    return True
+
+    def same_in_batches_of(size: int) -> bool:
+        rows = shuffled[-size:]
+        again = _logits_and_gradient(module, many[rows])
+        return torch.equal(again[0], logits[rows]) and torch.equal(again[1], gradient[rows])
+
+    for least in (QUANTUM, 2 * QUANTUM):
+        if all(same_in_batches_of(least + more) for more in _BEYOND):
+            return least
+    return None
 
 
 def inspect_model(model: nn.Module, images: Tensor, labels: Tensor, *, name: str = "model") -> ModelFacts:
@@ -300,7 +309,7 @@ def inspect_model(model: nn.Module, images: Tensor, labels: Tensor, *, name: str
                     where=where,
                 )
             classes = logits.shape[1]
-            member, said = _probe_member(module, probability, shown, where)
+            member, said = _probe_member(module, probability, shown, logits, where)
             members.append(member)
             notes += [note for note in said if note not in notes]
     if len(labels) and int(labels.max()) >= classes:

@@ -71,6 +71,7 @@ class Ledger:
     nonfinite_gradients: Tensor = attrs.field(init=False)
     gradient_norms: Tensor = attrs.field(init=False)
     hints: Tensor = attrs.field(init=False)
+    begun: Tensor = attrs.field(init=False)
     last_logits: Tensor | None = attrs.field(init=False, default=None)
 
     def __attrs_post_init__(self) -> None:
@@ -78,6 +79,7 @@ class Ledger:
             return torch.full((len(self.clean),), value, dtype=dtype, device=self.clean.device)
 
         self.forwards = column(torch.int64)
+        self.begun = self.forwards.clone()
         self.backwards = column(torch.int64)
         self.broken = column(torch.bool)
         self.best = self.clean.clone()
@@ -91,6 +93,7 @@ class Ledger:
         """Count on from where another search for some of its samples stopped."""
         for name in ("forwards", "backwards", "zero_gradients", "nonfinite_gradients", "gradient_norms"):
             setattr(self, name, getattr(earlier, name)[rows].clone())
+        self.begun = self.forwards.clone()
 
     @property
     def deterministic(self) -> bool:
@@ -111,6 +114,20 @@ class Ledger:
         covered = self.forwards[rows] + occurrence(rows) < self.max_queries
         return None if bool(covered.all()) else covered
 
+    def first_questions(self, rows: Tensor) -> Tensor | None:
+        """Which of these questions the plain model answers, being this search's first about a sample.
+
+        A search that soon succeeds is over before a faster form of the model would pay. Counted for every
+        sample alone, so that the answers do not depend on which samples are asked about together. None: none.
+        """
+        patience = self.oracle.patience
+        if not patience:
+            return None
+        asked = self.forwards[rows] - self.begun[rows]
+        if len(rows) == 0 or int(asked.amin()) >= patience:
+            return None
+        return asked + occurrence(rows) < patience
+
     def saw_gradient(self, rows: Tensor, gradient: Tensor) -> None:
         """Count a backward pass of these rows and note the health of what came through."""
         flat = gradient.flatten(1)
@@ -128,15 +145,21 @@ class Ledger:
         self.nonfinite_gradients.index_add_(0, rows, nonfinite)
         self.gradient_norms.index_add_(0, rows, norm.double())
 
-    def saw_answer(self, rows: Tensor, images: Tensor, logits: Tensor) -> None:
+    def saw_answer(self, rows: Tensor, images: Tensor, logits: Tensor, *, exact: bool) -> None:
         """Keep what is better than before among valid examples.
 
         Logits of a faster form of the model are only a hint: what seems to break a sample, or nearly so, is
         shown to the plain model, and its answer counts.
+
+        Args:
+            rows: The samples.
+            images: What was shown.
+            logits: What was answered.
+            exact: By the plain model.
         """
         wrong, score = self._judged(rows, logits)
         distance = self.ball.distance(images, self.clean[rows]) if self.nearest else None
-        if not self.oracle.exact and self.early_exit:
+        if not exact and self.early_exit:
             wrong, score = self._confirmed(rows, images, wrong, score, distance)
         if distance is not None:
             score = torch.where(wrong, distance, torch.inf)

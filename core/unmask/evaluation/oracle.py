@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from unmask.evaluation.batching import QUANTUM, bucket_for, padded
+from unmask.evaluation.batching import QUANTUM, bucket_for, call_sizes, padded
 from unmask.evaluation.inspection import Member, ModelFacts
 from unmask.evaluation.preparation.forms import Forms
 from unmask.models.foreign_random import seed_everything
@@ -21,29 +21,54 @@ class Oracle:
     Args:
         facts: What the inspection found.
         batch_size: The largest number of rows of one model call.
-        forms: Faster forms that answer in the place of the model's parts.
+        forms: Gives the faster forms that answer in the place of the model's parts, and how many rows a call
+            of them has; called at the first question that they are to answer. None: the model itself answers.
+        patience: A search's first questions about a sample that the model itself answers.
 
     Attributes:
         facts: What the inspection found.
         classes: Number of logits.
         members: The model's parts.
         plain: The same model as it was given.
-        error: By how much a margin may differ from the plain model's.
+        patience: As given; 0 where the model itself answers all.
     """
 
-    def __init__(self, facts: ModelFacts, batch_size: int, forms: Forms | None = None) -> None:
+    def __init__(
+        self,
+        facts: ModelFacts,
+        batch_size: int,
+        forms: Callable[[], tuple[Forms | None, int]] | None = None,
+        patience: int = 0,
+    ) -> None:
         self.facts = facts
         self.classes = facts.classes
         self.members = facts.members
-        self._limit = padded(batch_size)
-        self._forms = forms
         self.plain = self if forms is None else Oracle(facts, batch_size)
-        self.error = 0.0 if forms is None else forms.error
+        self.patience = 0 if forms is None else patience
+        self._limit = padded(batch_size)
+        self._asked_for = forms
+        self._found: Forms | None = None
+
+    @property
+    def _forms(self) -> Forms | None:
+        if self._asked_for is not None:
+            self._found, rows = self._asked_for()
+            self._asked_for, self._limit = None, padded(rows)
+        return self._found
+
+    def settle(self) -> None:
+        """Have the forms now that the first question would ask for."""
+        self._forms  # noqa: B018 - looking is asking
 
     @property
     def exact(self) -> bool:
         """Whether the answers are the plain model's own."""
         return self._forms is None
+
+    @property
+    def error(self) -> float:
+        """By how much a margin may differ from the plain model's."""
+        return 0.0 if self._forms is None else self._forms.error
 
     def answer(self, member: Member, images: Tensor, seeds: Tensor | None) -> Tensor:
         """Logits [sample, class] of one member; `seeds` (int64, one a row) where it draws."""
@@ -62,7 +87,7 @@ class Oracle:
         if member.alone:
             return torch.cat([module(images[i : i + 1].clone()) for i in range(len(images))])
         graph = images.requires_grad and torch.is_grad_enabled()
-        return self._in_pieces(self.form(module, graph), images)
+        return self._in_pieces(self.form(module, graph), images, member.least)
 
     def form(self, module: nn.Module, graph: bool) -> nn.Module:
         """What answers in the place of a module of the model.
@@ -101,26 +126,35 @@ class Oracle:
         logits: Tensor = module(images.clone(memory_format=torch.contiguous_format))
         return logits
 
-    def _in_pieces(self, module: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
+    def _in_pieces(self, module: Callable[[Tensor], Tensor], images: Tensor, least: int) -> Tensor:
         """All rows in as few calls as the batch size allows.
 
         Where nothing is differentiated, a call that does not fit into memory is halved, and so are all later
         ones.
         """
-        compiled = self._forms is not None and self._forms.compiled
         parts, first = [], 0
         while first < len(images):
             left = len(images) - first
-            size = bucket_for(left, self._limit) if compiled else min(padded(left), self._limit)
+            rows, size = self._next_call(left, least, images.device)
             try:
-                parts.append(_filled(module, images[first : first + size], size))
+                parts.append(_filled(module, images[first : first + rows], size))
             except torch.OutOfMemoryError:
-                if (images.requires_grad and torch.is_grad_enabled()) or size <= QUANTUM:
+                if (images.requires_grad and torch.is_grad_enabled()) or size <= least:
                     raise
                 self._limit = padded(size // 2)
                 continue
-            first += size
+            first += rows
         return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def _next_call(self, left: int, least: int, device: torch.device) -> tuple[int, int]:
+        """How many of the rows that are left go into the next call, and to how many it is filled up."""
+        forms = self._forms
+        limit = max(self._limit, least)
+        if forms is not None and forms.compiled:
+            size = bucket_for(left, limit)
+            return min(size, left), size
+        rows = call_sizes(left, limit)[0]
+        return rows, max(rows, least) if device.type == "cpu" else padded(rows)
 
 
 def _filled(module: Callable[[Tensor], Tensor], images: Tensor, size: int) -> Tensor:

@@ -90,6 +90,12 @@ def offer(
     if len(rows) == 0:
         return
     exact = ball.project(images, around=batch.images[rows])
+    if deterministic:
+        # What stands was judged already, and would be judged the same.
+        new = (exact != standing.images[rows]).flatten(1).any(1)
+        rows, exact = rows[new], exact[new]
+        if len(rows) == 0:
+            return
     screening = judge.score(exact, rows, "screening")
     if deterministic and nearest:
         # Among adversarial examples a nearest search wants the closest.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -16,10 +17,14 @@ from unmask.errors import UserError
 from unmask.evaluation.backward import Replace, Severed, StraightThrough, Watch
 from unmask.evaluation.inspection import Member
 from unmask.evaluation.ledger import CellTimeoutError, Ledger
+from unmask.evaluation.oracle import Oracle
 from unmask.evaluation.rows import first_of_each
 from unmask.models.reference import ModelReference
 
 __all__ = ["Target"]
+
+Ask = Callable[[Oracle, Member, Tensor, "Tensor | None"], Tensor]
+"""How one member is asked: the model, the member, images, and seeds where it draws."""
 
 
 class Target:
@@ -134,9 +139,7 @@ class Target:
         Raises:
             ValueError: Not one image for every row, or of another shape than the clean ones.
         """
-        return self._query(
-            images, lambda member, shown, seeds: self._ledger.oracle.answer(member, shown, seeds)
-        )
+        return self._query(images, Oracle.answer)
 
     def bypass(self, images: Tensor, *, at: str = "input") -> Tensor:
         """Logits of the whole model whose backward pass goes round the front end (BPDA).
@@ -155,20 +158,9 @@ class Target:
             raise ValueError("bypass needs a model with a front end (unmask.Defended)")
         if at not in ("input", "front-end"):
             raise ValueError(f"bypass is taken at 'input' or 'front-end', not '{at}'")
-        return self._query(images, lambda member, shown, seeds: self._bypassed(member, shown, seeds, at))
+        return self._query(images, partial(_bypassed, at=at))
 
-    def _bypassed(self, member: Member, images: Tensor, seeds: Tensor | None, at: str) -> Tensor:
-        oracle = self._ledger.oracle
-        if member.front_end is None or not images.requires_grad:
-            return oracle.answer(member, images, seeds)
-        if at == "front-end":
-            return oracle.call(member, StraightThrough(member.module), images, seeds)
-        with torch.no_grad():
-            logits = oracle.answer(member, images, seeds)
-        through = oracle.call(member, member.backbone, images, seeds)
-        return Replace.apply(logits, through)  # type: ignore[no-any-return]
-
-    def _query(self, images: Tensor, ask: Callable[[Member, Tensor, Tensor | None], Tensor]) -> Tensor:
+    def _query(self, images: Tensor, ask: Ask) -> Tensor:
         ledger, rows = self._ledger, self._rows
         if (
             images.ndim != ledger.clean.ndim
@@ -197,20 +189,33 @@ class Target:
             logits = Severed.apply(logits, images)
         return logits
 
-    def _answered(
-        self, images: Tensor, rows: Tensor, ask: Callable[[Member, Tensor, Tensor | None], Tensor]
-    ) -> Tensor:
+    def _answered(self, images: Tensor, rows: Tensor, ask: Ask) -> Tensor:
+        """Answers to these questions, a search's first ones about a sample by the plain model."""
+        oracle = self._ledger.oracle
+        first = self._ledger.first_questions(rows)
+        if first is None:
+            return self._answered_by(oracle, images, rows, ask)
+        if bool(first.all()):
+            return self._answered_by(oracle.plain, images, rows, ask)
+        parts = [first.nonzero().squeeze(1), (~first).nonzero().squeeze(1)]
+        answers = [
+            self._answered_by(by, images[part], rows[part], ask)
+            for by, part in zip((oracle.plain, oracle), parts, strict=True)
+        ]
+        return torch.cat(answers)[torch.cat(parts).argsort()]
+
+    def _answered_by(self, oracle: Oracle, images: Tensor, rows: Tensor, ask: Ask) -> Tensor:
         ledger = self._ledger
         shown = images.to(dtype=ledger.clean.dtype, device=ledger.clean.device)
         graph = shown.requires_grad and torch.is_grad_enabled()
         if graph:
             shown = Watch.apply(shown, ledger, rows)
         ledger.forwards.index_add_(0, rows, torch.ones_like(rows))
-        logits = self._drawn(shown, rows, ask)
+        logits = self._drawn(oracle, shown, rows, ask)
         if graph and not logits.requires_grad:
             logits = Severed.apply(logits, shown)
         if ledger.deterministic:
-            ledger.saw_answer(rows, shown.detach(), logits)
+            ledger.saw_answer(rows, shown.detach(), logits, exact=oracle.exact)
         if ledger.max_queries is not None:
             if ledger.last_logits is None:
                 ledger.last_logits = logits.new_zeros((len(ledger.clean), self.classes))
@@ -218,18 +223,16 @@ class Target:
             ledger.last_logits[rows[newest]] = logits.detach()[newest]
         return logits
 
-    def _drawn(
-        self, images: Tensor, rows: Tensor, ask: Callable[[Member, Tensor, Tensor | None], Tensor]
-    ) -> Tensor:
+    def _drawn(self, oracle: Oracle, images: Tensor, rows: Tensor, ask: Ask) -> Tensor:
         """Answer every row by a member of its own draw, or by the member this view shows."""
         ledger = self._ledger
-        members = ledger.oracle.members
+        members = oracle.members
         random = ledger.random.select(rows)
         seeds = None
         if any(m.stochastic for m in self._shown):
             seeds = random.integers(0, 2**31)
         if self._member is not None or len(members) == 1:
-            return ask(self._shown[0], images, seeds)
+            return ask(oracle, self._shown[0], images, seeds)
         shares = torch.tensor([m.probability for m in members], dtype=torch.float64, device=rows.device)
         ladder = shares.cumsum(0)[:-1].contiguous()
         drawn = torch.searchsorted(ladder, random.uniform().double(), right=True)
@@ -237,7 +240,19 @@ class Target:
         for k in drawn.unique().tolist():
             mine = (drawn == k).nonzero().squeeze(1)
             order.append(mine)
-            parts.append(ask(members[k], images[mine], None if seeds is None else seeds[mine]))
+            parts.append(ask(oracle, members[k], images[mine], None if seeds is None else seeds[mine]))
         if not parts:
             return images.new_zeros((0, self.classes))
         return torch.cat(parts)[torch.cat(order).argsort()]
+
+
+def _bypassed(oracle: Oracle, member: Member, images: Tensor, seeds: Tensor | None, *, at: str) -> Tensor:
+    """What `Target.bypass` asks."""
+    if member.front_end is None or not images.requires_grad:
+        return oracle.answer(member, images, seeds)
+    if at == "front-end":
+        return oracle.call(member, StraightThrough(member.module), images, seeds)
+    with torch.no_grad():
+        logits = oracle.answer(member, images, seeds)
+    through = oracle.call(member, member.backbone, images, seeds)
+    return Replace.apply(logits, through)  # type: ignore[no-any-return]

@@ -12,14 +12,21 @@ import attrs
 import torch
 from torch import Tensor, nn
 
-from unmask.errors import UserError
-from unmask.evaluation.batching import BatchSize, padded, rows_at_once, samples_at_once
+from unmask.evaluation.batching import (
+    QUANTUM,
+    BatchSize,
+    buckets,
+    padded,
+    rows_at_once,
+    samples_at_once,
+)
 from unmask.evaluation.inspection import ModelFacts
 from unmask.evaluation.oracle import Oracle
 from unmask.evaluation.preparation import probing
 from unmask.evaluation.preparation.forms import Bfloat16, Compilations, Form, FormName, Forms, build, parts_of
 from unmask.evaluation.preparation.workload import operations, passes
 from unmask.evaluation.suite import is_suite
+from unmask.models.guest import Visit
 from unmask.results.atomic import write_atomically
 
 if TYPE_CHECKING:
@@ -36,6 +43,13 @@ WORTH_COMPILING = {"cuda": 1200.0}
 
 Not on the CPU: there it gains little over folded weights with channels innermost, and samples that fall early
 make most runs far shorter.
+"""
+
+PATIENCE = 8
+"""A search's first questions about a sample that the model itself answers, where the form is left to `auto`.
+
+On a model that is not robust most samples fall within these, before a faster form would have paid for being
+made and checked; it is made when a sample stands longer.
 """
 
 BACKWARD = 3
@@ -58,13 +72,28 @@ class Prepared:
         search: Asks its fastest form.
         again: Asks its fastest form in float32; the same unless the run is in half precision.
         batch: How many samples are attacked together.
-        record: What was chosen and measured, JSON-able.
+        record: What was chosen and measured, JSON-able; filled when a form is first asked for.
     """
 
     search: Oracle
     again: Oracle
     batch: BatchSize
     record: dict[str, Any]
+
+
+@attrs.frozen(eq=False)
+class _Chosen:
+    """The forms of a model.
+
+    Attributes:
+        forms: Those that searches ask; None: the model itself.
+        single: The same in float32; None: the model itself.
+        rows: The rows of a call.
+    """
+
+    forms: Forms | None
+    single: Forms | None
+    rows: int
 
 
 @attrs.define(eq=False)
@@ -86,6 +115,7 @@ class Preparation:
         path: The file that keeps what was chosen; None: it is not kept.
         notes: Sentences about models that could not be prepared.
         chosen: What another process chose, by model; used where no file says so.
+        hurried: A cell has a time limit, which must not go into preparing.
     """
 
     prepare: str
@@ -99,10 +129,13 @@ class Preparation:
     path: Path | None = None
     notes: list[str] = attrs.field(factory=list)
     chosen: Mapping[str, dict[str, Any]] = attrs.field(factory=dict)
+    hurried: bool = False
     _compilations: Compilations = attrs.field(factory=Compilations)
     _built: dict[tuple[int, FormName, bool], Form] = attrs.field(factory=dict)
     _parts: list[nn.Module] = attrs.field(factory=list)
     _prepared: dict[str, Prepared] = attrs.field(factory=dict)
+    _visit: Visit | None = None
+    _choices: dict[str, _Chosen] = attrs.field(factory=dict)
 
     @classmethod
     def planned(
@@ -128,20 +161,15 @@ class Preparation:
             gradients=any(a.access == "gradients" for a in attacks),
             batch_size=batch_size,
             path=None if folder is None else folder.path / "preparation.json",
+            hurried=any(a.timeout is not None for a in attacks) or plan.settings.timeout is not None,
         )
 
     def applied(self, plan: Plan, facts: Mapping[str, ModelFacts]) -> Plan:
         """The plan with every model prepared; call inside `guests`."""
-        kept = self._kept()
+        kept, self._visit = self._kept(), plan.visit
         self._prepared = {name: self.of(known, kept.get(name, {})) for name, known in facts.items()}
-        if self.path is not None:
-            records = {name: prepared.record for name, prepared in self._prepared.items()}
-            try:
-                write_atomically(self.path, json.dumps(records, indent=2) + "\n")
-            except OSError as error:
-                raise UserError(
-                    f"cannot be written: {error}. Make room and run again.", file=str(self.path)
-                ) from error
+        if self.prepare != "auto" or self.hurried:
+            self.settle()
         others = {name: prepared.search for name, prepared in self._prepared.items()}
         subjects = [
             attrs.evolve(
@@ -153,6 +181,11 @@ class Preparation:
             for subject in plan.subjects
         ]
         return attrs.evolve(plan, subjects=subjects)
+
+    def settle(self) -> None:
+        """Prepare now what would be prepared when it is first asked for."""
+        for prepared in self._prepared.values():
+            prepared.search.settle()
 
     def record(self) -> dict[str, Any]:
         """What was chosen and measured, and how often batches were halved and graphs compiled; JSON-able."""
@@ -166,7 +199,8 @@ class Preparation:
         }
 
     def for_worker(self) -> Preparation:
-        """The same for another process, which prepares its copies of the models as these were."""
+        """The same for another process, which prepares its copies of the models as these are."""
+        self.settle()
         return Preparation(
             prepare=self.prepare,
             precision=self.precision,
@@ -178,6 +212,18 @@ class Preparation:
             batch_size=self.batch_size,
             chosen={name: prepared.record for name, prepared in self._prepared.items()},
         )
+
+    def _keep(self) -> None:
+        """Write down what was chosen, where a run that goes on will look for it."""
+        if self.path is None:
+            return
+        records = {name: self._prepared[name].record for name in self._choices if name in self._prepared}
+        try:
+            write_atomically(self.path, json.dumps(records, indent=2) + "\n")
+        except OSError as error:
+            note = f"{self.path.name} could not be written ({error}); a run that goes on chooses anew."
+            if note not in self.notes:
+                self.notes.append(note)
 
     def _kept(self) -> dict[str, dict[str, Any]]:
         """What the run folder says was chosen, by model; nothing where it says nothing."""
@@ -201,37 +247,69 @@ class Preparation:
             facts: What the inspection found.
             kept: What was chosen for it before.
         """
-        started = time.perf_counter()
         shown = self.images.to(device=facts.device, dtype=facts.dtype)
-        reason = self._why_plain(facts)
-        heavy = reason is None and self.prepare == "auto" and self._is_heavy(facts, shown)
+        together = self.batch_size or samples_at_once(shown[0])
+        rows = min(rows_at_once(shown[0]), padded(together))
         record: dict[str, Any] = {"backend": "eager", "precision": "float32"}
-        forms: Forms | None = None
-        single: Forms | None = None
-        asked = self.half or heavy or self.prepare not in ("auto", "eager")
-        if kept.get("backend") == "eager" and kept.get("precision") == "float32":
-            record |= {key: kept[key] for key in ("note", "passed-over") if key in kept}
-        elif reason is None and asked:
-            name, forms = self._chosen(facts, shown, record, heavy, kept.get("backend"))
-            record["backend"] = name
-            if self.half and forms is not None:
-                made = self._made("channels-last", facts, shown, half=False)
-                if isinstance(made, Forms) and self._problem(facts, made, shown, half=False) is None:
-                    single = made
-                    self._measure_error(facts, single, shown)
-        elif reason is not None and asked:
+        record |= {"batch-size": together, "rows-per-call": rows}
+        reason = self._why_plain(facts)
+        asked = self.half or self.prepare not in ("auto", "eager")
+        if reason is not None and asked:
             record["note"] = reason
             self.notes.append(f"model '{facts.name}' is searched as it is, in float32: {reason}.")
-        together = self.batch_size or samples_at_once(shown[0])
-        rows = kept.get("rows-per-call") or min(rows_at_once(shown[0]), padded(together))
-        search = Oracle(facts, rows, forms)
-        if heavy and not kept and facts.device.type != "cpu":
-            rows = self._rows(facts, search, shown, padded(together))
-            search = Oracle(facts, rows, forms)
-        again = Oracle(facts, rows, single) if self.half and forms is not None else search
-        record["batch-size"], record["rows-per-call"] = together, rows
-        record["prepared-in"] = round(time.perf_counter() - started, 3)
+        if reason is not None or not (asked or self.prepare == "auto"):
+            oracle = Oracle(facts, rows)
+            return Prepared(oracle, oracle, BatchSize(together), record)
+        record["note"] = "not prepared: no search asked about a sample for long"
+
+        def chosen() -> _Chosen:
+            if facts.name not in self._choices:
+                self._choices[facts.name] = self._choose(facts, shown, rows, record, kept)
+                self._keep()
+            return self._choices[facts.name]
+
+        patience = PATIENCE if self.prepare == "auto" else 0
+        search = Oracle(facts, rows, lambda: (chosen().forms, chosen().rows), patience)
+        again = search
+        if self.half:
+            again = Oracle(facts, rows, lambda: (chosen().single, chosen().rows), patience)
         return Prepared(search, again, BatchSize(together), record)
+
+    def _choose(
+        self, facts: ModelFacts, shown: Tensor, rows: int, record: dict[str, Any], kept: Mapping[str, Any]
+    ) -> _Chosen:
+        """The forms of a model, measured, checked and noted in its record."""
+        started = time.perf_counter()
+        changed = None if self._visit is None else self._visit.put_back()
+        if changed is not None:
+            raise RuntimeError(f"the attack changed the model ({changed}), which was put back")
+        del record["note"]
+        forms = single = None
+        heavy = self.prepare == "auto" and self._is_heavy(facts, shown)
+        if kept.get("backend") == "eager" and kept.get("precision") == "float32":
+            record |= {key: kept[key] for key in ("note", "passed-over") if key in kept}
+        elif self.half or heavy or self.prepare != "auto":
+            record["backend"], forms = self._chosen(facts, shown, record, heavy, kept.get("backend"))
+            if self.half and forms is not None:
+                single = self._in_single_precision(facts, shown)
+        most = padded(record["batch-size"])
+        if forms is not None and self.half:
+            # Half the memory for each value.
+            rows = min(2 * rows, most)
+        rows = kept.get("rows-per-call") or rows
+        if heavy and not kept and facts.device.type != "cpu":
+            rows = self._rows(facts, forms, shown, most)
+        record["rows-per-call"] = rows
+        record["prepared-in"] = round(time.perf_counter() - started, 3)
+        return _Chosen(forms, single, rows)
+
+    def _in_single_precision(self, facts: ModelFacts, shown: Tensor) -> Forms | None:
+        """The forms that near misses are searched again by."""
+        made = self._made("channels-last", facts, shown, half=False)
+        if isinstance(made, str) or self._problem(facts, made, shown, half=False) is not None:
+            return None
+        self._measure_error(facts, made, shown)
+        return made
 
     def _why_plain(self, facts: ModelFacts) -> str | None:
         """Why a model cannot be prepared, if it cannot."""
@@ -334,7 +412,9 @@ class Preparation:
         try:
             for member in facts.members:
                 for graph in (False, True):
-                    if probing.unsteady(forms.of(member.module, graph=graph), shown[:TIMED], graph=graph):
+                    sizes = buckets(4 * QUANTUM)[::-1] if forms.compiled else probing.sizes_from(member.least)
+                    form = forms.of(member.module, graph=graph)
+                    if probing.unsteady(form, shown[:TIMED], graph=graph, sizes=sizes):
                         return "a row's answer would depend on its batch"
                 form = forms.of(member.module, graph=True)
                 problem = probing.disagreement(member.module, form, shown[:TIMED], half)
@@ -384,13 +464,13 @@ class Preparation:
         signs = torch.randint(0, 2, some.shape, generator=generator).to(some) * 2 - 1
         return torch.cat([some, (some + self.epsilon * signs).clamp(*self.bounds)])
 
-    def _rows(self, facts: ModelFacts, oracle: Oracle, shown: Tensor, most: int) -> int:
+    def _rows(self, facts: ModelFacts, forms: Forms | None, shown: Tensor, most: int) -> int:
         """The rows of a call that are fastest: doubled as long as that helps, up to `most`."""
         member = facts.members[0]
 
         def seconds(rows: int) -> float:
             images = shown.repeat(-(-rows // len(shown)), 1, 1, 1)[:rows]
-            form = oracle.form(member.module, self.gradients)
+            form = member.module if forms is None else forms.of(member.module, self.gradients)
             return probing.seconds_per_image(form, images, graph=self.gradients, repeats=2)
 
         best = size = min(32, most)

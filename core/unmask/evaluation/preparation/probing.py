@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
-
-from unmask.evaluation.batching import QUANTUM
 
 __all__ = ["disagreement", "logit_difference", "margin_error", "seconds_per_image", "unsteady"]
 
@@ -66,15 +64,27 @@ def disagreement(plain: nn.Module, form: nn.Module, images: Tensor, half: bool) 
     return None
 
 
-def unsteady(form: nn.Module, images: Tensor, *, graph: bool) -> bool:
-    """Whether a row's last bits change with its place or its batch, on the CPU; elsewhere not asked."""
+def sizes_from(least: int) -> list[int]:
+    """Rows of the batches in which a row's answers must be the same, `least` being the fewest of a call."""
+    return [3 * least, 2 * least - 3, least]
+
+
+def unsteady(form: nn.Module, images: Tensor, *, graph: bool, sizes: Sequence[int] = (24, 13, 8)) -> bool:
+    """Whether a row's last bits change with its place or its batch, on the CPU; elsewhere not asked.
+
+    Args:
+        form: What is asked.
+        images: Some images.
+        graph: Ask for gradients too.
+        sizes: The batches that a row is compared in; the first holds all others.
+    """
     if images.device.type != "cpu":
         return False
     ask = (lambda x: _with_gradient(form, x)) if graph else (lambda x: (answered(form, x),))
-    many = images.repeat(-(-3 * QUANTUM // len(images)), 1, 1, 1)[: 3 * QUANTUM]
+    many = images.repeat(-(-sizes[0] // len(images)), 1, 1, 1)[: sizes[0]]
     expected = ask(many)
     order = torch.randperm(len(many), generator=torch.Generator().manual_seed(0))
-    for size in (QUANTUM, 2 * QUANTUM, 3 * QUANTUM):
+    for size in sizes:
         rows = order[:size]
         if not all(torch.equal(a, b[rows]) for a, b in zip(ask(many[rows]), expected, strict=True)):
             return True
