@@ -8,6 +8,9 @@ import pytest
 
 from unmask import testing
 
+# A project of its own, which is installed and tested by itself.
+collect_ignore = ["example_plugin"]
+
 
 @pytest.fixture
 def known():

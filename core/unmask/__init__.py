@@ -1,6 +1,7 @@
 """Unmask tells whether a classifier's adversarial robustness is real or its gradients are masked.
 
-Names are imported when they are first used, so that ``import unmask`` costs next to nothing.
+Names are imported when they are first used, so that ``import unmask`` costs next to nothing. What a plugin
+needs is here as well: `docs/plugins.md` says what each name is for.
 """
 
 from __future__ import annotations
@@ -9,37 +10,61 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from unmask import errors, statistics
+    from unmask import errors, statistics, testing
     from unmask.components import attack, ensemble, front_end, gradient, metric, model, recipe
+    from unmask.configured import ConfiguredAttack
+    from unmask.data import DeferredImages, LabelledImages
     from unmask.entries import (
         AttackEntry,
         DataEntry,
         EnsembleEntry,
         FrontEndEntry,
         GradientEntry,
+        Library,
         MetricEntry,
         ModelEntry,
         RecipeEntry,
     )
     from unmask.evaluation.evaluate import evaluate
+    from unmask.evaluation.loop import run_attack
+    from unmask.evaluation.random import SampleRandom
+    from unmask.evaluation.target import Target
+    from unmask.evaluation.task import GradientSource, Loss, Slope, Task
+    from unmask.evaluation.threat import Ball
     from unmask.markers import hookimpl
+    from unmask.measurement import Measured
     from unmask.models.defended import Defended
     from unmask.models.randomized import RandomizedEnsemble
+    from unmask.models.reference import ModelReference, ModelSelection
     from unmask.results.storage import load
 
     __version__: str
 
 __all__ = [
     "AttackEntry",
+    "Ball",
+    "ConfiguredAttack",
     "DataEntry",
     "Defended",
+    "DeferredImages",
     "EnsembleEntry",
     "FrontEndEntry",
     "GradientEntry",
+    "GradientSource",
+    "LabelledImages",
+    "Library",
+    "Loss",
+    "Measured",
     "MetricEntry",
     "ModelEntry",
+    "ModelReference",
+    "ModelSelection",
     "RandomizedEnsemble",
     "RecipeEntry",
+    "SampleRandom",
+    "Slope",
+    "Target",
+    "Task",
     "__version__",
     "attack",
     "ensemble",
@@ -52,7 +77,9 @@ __all__ = [
     "metric",
     "model",
     "recipe",
+    "run_attack",
     "statistics",
+    "testing",
 ]
 
 _HOMES = {
@@ -63,18 +90,28 @@ _HOMES = {
         "EnsembleEntry",
         "FrontEndEntry",
         "GradientEntry",
+        "Library",
         "MetricEntry",
         "ModelEntry",
         "RecipeEntry",
     ),
+    "unmask.configured": ("ConfiguredAttack",),
+    "unmask.data": ("DeferredImages", "LabelledImages"),
     "unmask.evaluation.evaluate": ("evaluate",),
+    "unmask.evaluation.loop": ("run_attack",),
+    "unmask.evaluation.random": ("SampleRandom",),
+    "unmask.evaluation.target": ("Target",),
+    "unmask.evaluation.task": ("GradientSource", "Loss", "Slope", "Task"),
+    "unmask.evaluation.threat": ("Ball",),
     "unmask.markers": ("hookimpl",),
+    "unmask.measurement": ("Measured",),
     "unmask.models.defended": ("Defended",),
     "unmask.models.randomized": ("RandomizedEnsemble",),
+    "unmask.models.reference": ("ModelReference", "ModelSelection"),
     "unmask.results.storage": ("load",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_SUBMODULES = ("errors", "statistics")
+_SUBMODULES = ("errors", "statistics", "testing")
 
 
 def __getattr__(name: str) -> Any:

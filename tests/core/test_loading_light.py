@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -53,3 +54,12 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
     with pytest.raises(AttributeError, match="no attribute 'evalute'"):
         unmask.evalute  # noqa: B018
+
+
+def test_what_a_plugin_needs_is_found_without_knowing_the_rooms() -> None:
+    import unmask
+    from unmask.evaluation.task import GradientSource, Slope, Task
+
+    assert (unmask.GradientSource, unmask.Slope, unmask.Task) == (GradientSource, Slope, Task)
+    for source in (Path(__file__).parents[1] / "example_plugin").rglob("*.py"):
+        assert "unmask.evaluation" not in source.read_text(), source

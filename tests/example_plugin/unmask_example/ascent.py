@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import attrs
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 import unmask
-from unmask.evaluation.task import GradientSource
-
-if TYPE_CHECKING:
-    from unmask.evaluation.task import Task
+from unmask import GradientSource, Task
 
 
 def _loss(logits: Tensor, labels: Tensor) -> Tensor:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import attrs
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from unmask.evaluation.random import SampleRandom
-    from unmask.evaluation.target import Target
-    from unmask.evaluation.threat import Ball
+from unmask import Ball, SampleRandom, Target
 
 
 @attrs.frozen
