@@ -99,8 +99,8 @@ def _targets(target: Any, data: LabelledImages, facts: Mapping[str, ModelFacts],
         row = same[0]
         raise UserError(
             f"is the label itself for {len(same)} of {len(data)} samples, so there is nothing to reach: "
-            f"sample {int(data.ids[row])} is of class {int(targets[row])}. Give each sample another class than "
-            "its own.",
+            f"sample {int(data.ids[row])} is of class {int(targets[row])}. Give each sample another class "
+            "than its own.",
             where=f"{where}[{row}]",
         )
     return targets
