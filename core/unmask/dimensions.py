@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["ATTACK", "DIAGNOSE", "EPSILON", "MODEL", "SAMPLE", "SCHEMA_VERSION", "Status", "is_diagnostic"]
+__all__ = [
+    "ATTACK",
+    "DIAGNOSE",
+    "EPSILON",
+    "MODEL",
+    "SAMPLE",
+    "SCHEMA_VERSION",
+    "STEP",
+    "TRACED",
+    "Status",
+    "is_diagnostic",
+]
 
 MODEL = "model"
 ATTACK = "attack"
@@ -13,6 +24,21 @@ SAMPLE = "sample"
 CHANNEL = "channel"
 HEIGHT = "height"
 WIDTH = "width"
+STEP = "step"
+
+TRACED = {
+    "trace_small": ("1", "share of entries of the input gradient below 0.01 in magnitude"),
+    "trace_nan": ("1", "share of entries of the input gradient that are NaN"),
+    "trace_infinite": ("1", "share of entries of the input gradient that are infinite"),
+    "trace_mean": ("1 / pixel value", "mean magnitude of the input gradient's entries"),
+    "trace_median": ("1 / pixel value", "median magnitude of the input gradient's entries"),
+    "trace_quantile_99": (
+        "1 / pixel value",
+        "99 % quantile of the magnitudes of the input gradient's entries",
+    ),
+    "trace_skew": ("1", "skewness of the magnitudes of the input gradient's entries"),
+}
+"""What ``trace = true`` keeps of every gradient: unit and meaning by variable."""
 
 DIAGNOSE = "diagnose"
 """Attacks that a run adds for its verdict stand in the attack dimension as ``diagnose/<what>``."""

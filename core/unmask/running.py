@@ -104,6 +104,7 @@ def run_manifest(
             metrics=manifest.metrics,
             quantize=manifest.quantize,
             diagnose=manifest.diagnose,
+            trace=manifest.trace,
             max_queries=manifest.max_queries,
             timeout=manifest.timeout,
             fresh=fresh,

@@ -33,7 +33,8 @@ def plot(
     """Draw a figure of a result, with threat model, attack settings and intervals on it.
 
     Kinds: curve (accuracy against epsilon), heatmap (models by attacks), reliability (accuracy against
-    confidence), trace (the gradients' norms, zero and non-finite shares of every cell), distortion
+    confidence), trace (the input gradient step by step, where the run had `trace = true`; else the gradients'
+    norms, zero and non-finite shares of every cell), distortion
     (cumulative distribution of the perturbations that broke the samples).
     """
     from unmask.errors import UserError, suggestion

@@ -25,6 +25,7 @@ from unmask.evaluation.batching import rows_at_once
 from unmask.evaluation.borderline import note_on_borderline
 from unmask.evaluation.circumstances import computed_on, plugins_used, versions
 from unmask.evaluation.diagnosing import DIAGNOSED, Diagnosis
+from unmask.evaluation.further_data import check_further_data
 from unmask.evaluation.inputs import check_bounds, check_samples
 from unmask.evaluation.inspection import ModelFacts, inspect_model
 from unmask.evaluation.judge import PROTOCOLS, Protocol
@@ -40,6 +41,7 @@ from unmask.evaluation.subject import CellSettings, Subject
 from unmask.evaluation.suite import rows_of
 from unmask.evaluation.targeting import check_targets, notes_on_targets
 from unmask.evaluation.threat import NORMS
+from unmask.evaluation.tracing import with_traces
 from unmask.manifest.radii import parse_radii
 from unmask.manifest.spec import PRECISIONS, PREPARATIONS, QUANTIZERS
 from unmask.models.device import placed_on
@@ -99,6 +101,7 @@ def evaluate(
     metrics: Sequence[Any] = (),
     quantize: str | None = None,
     diagnose: bool = False,
+    trace: bool = False,
     max_queries: int | None = None,
     timeout: float | None = None,
     draws: int = DRAWS,
@@ -138,6 +141,8 @@ def evaluate(
         quantize: ``8bit``: also judge every final example rounded, inside the ball, to 256 values a pixel.
         diagnose: Add the cheap attacks that the verdict needs and that are missing, on the first samples;
             their names begin with ``diagnose/``, and what they find counts in the worst case.
+        trace: Run every iterative gradient attack once more and keep what the gradients of each step look
+            like; costs as much as one more restart.
         max_queries: Forwards per sample and cell; an attack's own limit goes first.
         timeout: Seconds per cell; an attack's own limit goes first.
         draws: Draws that stand for the expected correctness of a model whose randomness cannot be enumerated.
@@ -203,6 +208,7 @@ def evaluate(
             configured, rows = {**configured, **diagnosis.attacks}, {**rows, **diagnosis.attacks}
         left_out = {**check_applicability(configured, subjects, norm), **diagnosis.left_out}
         targets = check_targets(rows, data, subjects)
+        check_further_data(rows, data, targets)
         visit = stack.enter_context(guests(everything.values()))
         oracles = {
             name: Oracle(known, batch_size or rows_at_once(data.images[0])) for name, known in facts.items()
@@ -294,6 +300,9 @@ def evaluate(
     if diagnose:
         with placed_on(list(everything.values()), device), guests(everything.values()):
             result = with_slopes(result, plan.subjects, data, plan.settings)
+    if trace:
+        with placed_on(list(everything.values()), device), guests(everything.values()):
+            result = with_traces(result, plan.subjects, rows, data, plan.settings)
     if measures or quantize is not None:
         with placed_on(list(everything.values()), device), guests(everything.values()):
             if quantize is not None:

@@ -184,6 +184,11 @@ def _top_level(limits: Schema) -> Schema:
             "default": False,
             "description": "Add the cheap attacks that the verdict needs and that are missing.",
         },
+        "trace": {
+            "type": "boolean",
+            "default": False,
+            "description": "Run iterative gradient attacks once more, and keep what their gradients are like.",
+        },
         **limits,
         "data": {**_ref("data"), "description": "The images and their labels."},
         "models": {
@@ -308,10 +313,16 @@ def _type(annotation: Any) -> Schema:
     """What an annotated option takes in TOML; anything where JSON Schema cannot say it."""
     if component_type(annotation) is not None:
         from unmask.components import ConfiguredAttack, GradientSource, ModelSelection
+        from unmask.data import DataReference
 
         name: Schema = {"type": "string"}
         names: Schema = {"anyOf": [name, {"type": "array", "items": name, "minItems": 1}]}
-        known = {GradientSource: _ref("gradient"), ConfiguredAttack: _ref("attack"), ModelSelection: names}
+        known = {
+            GradientSource: _ref("gradient"),
+            ConfiguredAttack: _ref("attack"),
+            DataReference: _ref("data"),
+            ModelSelection: names,
+        }
         return known.get(annotation, name)
     if annotation is float or annotation == ExtendedFloat:
         return _NUMBER

@@ -196,6 +196,7 @@ class Manifest:
         keep_examples: Store the adversarial images.
         quantize: ``8bit``: also judge every final example rounded to 256 values a pixel.
         diagnose: Add the cheap attacks that the verdict needs and that are missing.
+        trace: Keep what the gradients of every step look like.
         max_queries: Forward passes that one sample of a cell may cost; None: no limit.
         timeout: Seconds that one cell may take; None: no limit.
         text: The TOML text.
@@ -220,6 +221,7 @@ class Manifest:
     keep_examples: bool = False
     quantize: str | None = None
     diagnose: bool = False
+    trace: bool = False
     max_queries: int | None = None
     timeout: float | None = None
     text: str = attrs.field(default="", repr=False)

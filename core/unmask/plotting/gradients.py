@@ -1,4 +1,4 @@
-"""Gradient health: what the backward passes of every attack returned."""
+"""What backward passes returned: step by step where that was traced, and of every attack on the whole."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from unmask.dimensions import ATTACK, EPSILON, MODEL
+from unmask.dimensions import ATTACK, EPSILON, MODEL, SAMPLE, STEP, TRACED
 from unmask.errors import UserError
-from unmask.plotting.frame import COLOURS, axes_or_new, chosen_epsilon
+from unmask.plotting.frame import COLOURS, MARKERS, axes_or_new, chosen_epsilon
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_trace"]
+__all__ = ["plot_gradient_health", "plot_trace"]
 
 _SMALLEST = 1e-12
 
@@ -22,7 +22,81 @@ _DOTS = 400
 """Points of a row at most; of more samples evenly spaced quantiles are drawn, the extremes among them."""
 
 
+_PANELS = (
+    (("trace_small",), "entries below 0.01, share", False),
+    (("trace_nan", "trace_infinite"), "entries NaN (infinite dashed), share", False),
+    (("trace_mean", "trace_quantile_99"), "magnitude, mean (99 % quantile dashed)", True),
+    (("trace_median",), "magnitude, median", True),
+    (("trace_skew",), "skewness of the magnitudes", False),
+)
+"""Of a traced result: the variables of a panel, its axis, and whether that is logarithmic."""
+
+
 def plot_trace(results: xr.Dataset, epsilon: float | None = None, ax: Axes | None = None) -> Axes:
+    """The input gradient along the path of each attack; gradient health on the whole where it was not traced.
+
+    Where the run had ``trace = true``: one panel for each quantity (small, NaN and infinite entries, their
+    mean and median magnitude, 99 % quantile and skewness), steps from left to right, one line for each model
+    and attack: means over the samples that were right when clean. Elsewhere as `plot_gradient_health`.
+
+    Args:
+        results: A result.
+        epsilon: At which radius; the largest when None.
+        ax: Where to draw; a traced result then shows its first panel alone. A new figure when None.
+
+    Raises:
+        UserError: No attack of the run took a gradient, or the run lacks the radius.
+    """
+    if "trace_small" not in results:
+        return plot_gradient_health(results, epsilon, ax)
+    here = results[list(TRACED)].sel({EPSILON: chosen_epsilon(results, epsilon)}).mean(SAMPLE)
+    lines = [
+        (i, model, j, attack)
+        for i, model in enumerate(map(str, here[MODEL].values))
+        for j, attack in enumerate(map(str, here[ATTACK].values))
+        if bool(here["trace_small"].sel({MODEL: model, ATTACK: attack}).notnull().any())
+    ]
+    if not lines:
+        return plot_gradient_health(results, epsilon, ax)
+    places = [ax] if ax is not None else _panels(len(_PANELS))
+    for place, (names, label, logarithmic) in zip(places, _PANELS, strict=False):
+        for i, model, j, attack in lines:
+            for name, style in zip(names, ("-", "--"), strict=False):
+                values = here[name].sel({MODEL: model, ATTACK: attack}).dropna(STEP)
+                place.plot(
+                    values[STEP].values,
+                    values.values,
+                    linestyle=style,
+                    marker=MARKERS[j % len(MARKERS)],
+                    markevery=max(1, values.size // 8),
+                    markersize=3,
+                    color=COLOURS[i % len(COLOURS)],
+                    label=f"{model}, {attack}" if style == "-" else None,
+                )
+        if logarithmic:
+            place.set_yscale("log")
+        elif "share" in label:
+            place.set_ylim(-0.02, 1.02)
+        place.set_xlabel("step of the attack", fontsize=8)
+        place.set_ylabel(label, fontsize=8)
+        place.grid(alpha=0.25)
+    places[0].legend(fontsize=6)
+    places[0].set_title("Input gradient along the path, means over samples", fontsize=10)
+    return places[0]
+
+
+def _panels(count: int) -> list[Axes]:
+    """Axes of a new figure, two in a row."""
+    from matplotlib.figure import Figure
+
+    rows = -(-count // 2)
+    axes = Figure(figsize=(9.0, 2.6 * rows), layout="constrained").subplots(rows, 2).flatten()
+    for spare in axes[count:]:
+        spare.set_axis_off()
+    return list(axes[:count])
+
+
+def plot_gradient_health(results: xr.Dataset, epsilon: float | None = None, ax: Axes | None = None) -> Axes:
     """Norms of the gradients that each attack saw on each model: a point a sample, medians as bars.
 
     Of more than 400 samples evenly spaced quantiles are drawn.

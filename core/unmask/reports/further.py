@@ -20,7 +20,7 @@ __all__ = ["further_tables"]
 
 
 def further_tables(results: xr.Dataset, level: float) -> Iterator[NumberTable]:
-    """Success, distortion, area, calibration, certificates, 8-bit validity, transfer, cost; those there are."""
+    """Success, distortion, calibration, certificates, 8-bit validity, transfer, cost; those there are."""
     yield _success(results, level)
     yield _distortion(results)
     if "label_probability" in results and "clean_label_probability" in results:

@@ -145,7 +145,11 @@ def _figures(results: xr.Dataset, level: float) -> Iterator[Figure]:
             inline_svg(lambda: plotting.plot_heatmap(results, transfer=True, level=level), "transfer"),
         )
     if bool(results["gradient_norm"].sel({EPSILON: results[EPSILON].max()}).notnull().any()):
-        yield Figure("Gradient health", inline_svg(lambda: plotting.plot_trace(results), "gradients"))
+        yield Figure(
+            "Gradient health", inline_svg(lambda: plotting.plot_gradient_health(results), "gradients")
+        )
+    if "trace_small" in results and bool(results["trace_small"].notnull().any()):
+        yield Figure("Gradient trace", inline_svg(lambda: plotting.plot_trace(results), "trace"))
 
 
 def _gallery(results: xr.Dataset) -> Iterator[tuple[str, list[Exhibit]]]:

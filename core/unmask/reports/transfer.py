@@ -91,7 +91,8 @@ def _ensemble(results: xr.Dataset, epsilon: float, radius: str) -> NumberTable:
         caption = (
             "Expected accuracy of an ensemble in which one of the models, drawn anew for every query, "
             f"answers. The attacker does best with examples made on {best.item()}; equal probabilities are "
-            f"sure of {uniform:.2f} %, the best ones of {value:.2f} % (value of the matrix game, chosen and valued on the same samples)."
+            f"sure of {uniform:.2f} %, the best ones of {value:.2f} % (value of the matrix game, chosen and "
+            "valued on the same samples)."
         )
     return NumberTable(
         f"Randomised ensemble of these models, by transfer, {radius}",

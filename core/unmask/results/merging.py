@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import xarray as xr
 
-from unmask.dimensions import ATTACK, EPSILON, MODEL, SAMPLE, Status
+from unmask.dimensions import ATTACK, EPSILON, MODEL, SAMPLE, STEP, Status
 from unmask.errors import UserError
 
 __all__ = ["aligned_epsilons", "merge"]
@@ -32,6 +32,14 @@ def aligned_epsilons(parts: Sequence[xr.Dataset]) -> list[xr.Dataset]:
                 known.append(radius)
         aligned.append(part.assign_coords({EPSILON: (EPSILON, radii, part[EPSILON].attrs)}))
     return aligned
+
+
+def _with_all_steps(parts: Sequence[xr.Dataset]) -> Sequence[xr.Dataset]:
+    """Traces of attacks with fewer steps made as long as the longest, their further steps unknown."""
+    longest = max((part[STEP].values for part in parts if STEP in part.coords), key=len, default=None)
+    if longest is None:
+        return parts
+    return [part.reindex({STEP: longest}) if STEP in part.coords else part for part in parts]
 
 
 def merge(parts: Sequence[xr.Dataset], names: Sequence[str] | None = None) -> xr.Dataset:
@@ -59,7 +67,7 @@ def merge(parts: Sequence[xr.Dataset], names: Sequence[str] | None = None) -> xr
                     f"{attribute} is {mine} in {name} and {first} in {called[0]}; only parts of one "
                     "evaluation can be merged."
                 )
-    whole = aligned_epsilons(parts)
+    whole = _with_all_steps(aligned_epsilons(parts))
     axes: dict[str, list[object]] = {
         d: list(dict.fromkeys(value for part in whole for value in part[d].values.tolist()))
         for d in _DIMENSIONS
