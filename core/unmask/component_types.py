@@ -9,6 +9,7 @@ from torch import nn
 
 from unmask.building import build_component, is_gradient_source, split_use
 from unmask.configured import ConfiguredAttack, as_configured
+from unmask.data import DataReference, LabelledImages
 from unmask.errors import MisuseError, UserError
 from unmask.evaluation.task import GradientSource
 from unmask.models.reference import ModelReference, ModelSelection
@@ -68,9 +69,34 @@ def _models_option(value: Any, place: Place) -> ModelSelection:
     return ModelSelection(tuple(_model_option(part, place.below(f"[{i}]")) for i, part in enumerate(value)))
 
 
+def _data_option(value: Any, place: Place) -> DataReference:
+    from unmask.manifest.data_section import fingerprint, subset
+    from unmask.manifest.use import read_data
+
+    if isinstance(value, DataReference):
+        return value
+    if isinstance(value, LabelledImages):
+        data = value.loaded()
+        return DataReference(data, {"given": data.name, "sha256": fingerprint(data)})
+    if not isinstance(value, str | Mapping):
+        raise MisuseError(
+            "must be a data set: a name, a table with 'use', or unmask.data.LabelledImages, "
+            f"not {shown(value)}.",
+            where=place.where,
+        )
+    spec = read_data(value, place.where)
+    data = build_component(
+        "data", spec.use, spec.options, where=place.where, base=place.base, hyphens=place.hyphens
+    )
+    if spec.samples is not None:
+        data = subset(data, spec.samples, 0, f"{place.where}.samples")
+    return DataReference(data, {"use": value} if isinstance(value, str) else dict(value))
+
+
 COMPONENT_TYPES: Mapping[Any, ComponentType] = {
     GradientSource: ComponentType("gradient source", _gradient_option),
     ConfiguredAttack: ComponentType("attack", _attack_option),
+    DataReference: ComponentType("data set", _data_option),
     ModelReference: ComponentType("model of the run", _model_option),
     ModelSelection: ComponentType(
         "model of the run, list of models, 'all' or 'leave-one-out'", _models_option

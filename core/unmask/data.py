@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["DeferredImages", "LabelledImages"]
+__all__ = ["DataReference", "DeferredImages", "LabelledImages"]
 
 
 @attrs.frozen(eq=False)
@@ -88,3 +88,19 @@ class LabelledImages:
         if isinstance(images, DeferredImages):
             return attrs.evolve(self, images=images.tensor())
         return self
+
+
+@attrs.frozen(eq=False)
+class DataReference:
+    """Images beside those of the run that an option names, such as those a search starts from.
+
+    An option annotated with this type takes the name of a data set, its table (also with ``samples``), or
+    `LabelledImages`.
+
+    Attributes:
+        data: The images and their labels.
+        said: The option's value that means them.
+    """
+
+    data: LabelledImages
+    said: Mapping[str, Any]

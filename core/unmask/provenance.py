@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 
+from unmask.data import DataReference
 from unmask.models.reference import ModelReference, ModelSelection
 from unmask.options import describe_options
 from unmask.plugins.catalog import catalog
@@ -66,6 +67,8 @@ def value_as_json(value: Any) -> Any:
         return value if math.isfinite(value) else str(value)
     if isinstance(value, ConfiguredAttack):
         return value.table()
+    if isinstance(value, DataReference):
+        return value_as_json(value.said)
     if isinstance(value, ModelReference):
         return value.name
     if isinstance(value, ModelSelection):

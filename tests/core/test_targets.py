@@ -36,12 +36,11 @@ def test_half_a_target_is_refused(options, said):
         pgd(**options)
 
 
-@pytest.mark.parametrize("attack", ["deepfool", "boundary", "hop-skip-jump"])
-def test_an_attack_without_a_targeted_mode_refuses(attack):
+def test_an_attack_without_a_targeted_mode_refuses():
     with pytest.raises(UserError, match="cannot be targeted"):
-        unmask.attack(attack, targeted=True, target=1)
+        unmask.attack("deepfool", targeted=True, target=1)
     # Written out as untargeted it is what it always is.
-    assert not unmask.attack(attack, targeted=False).targeted
+    assert not unmask.attack("deepfool", targeted=False).targeted
 
 
 def test_targets_must_fit_models_and_samples(known):

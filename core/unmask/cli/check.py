@@ -20,6 +20,7 @@ def check(
 
     from unmask.evaluation.applicability import check_applicability
     from unmask.evaluation.expectation import check_expectations
+    from unmask.evaluation.further_data import check_further_data
     from unmask.evaluation.inputs import check_samples
     from unmask.evaluation.inspection import inspect_model
     from unmask.evaluation.targeting import check_targets, notes_on_targets
@@ -45,7 +46,9 @@ def check(
             check_expectations(built.expectations, data, seed=said.seed, batch_size=said.batch_size)
         attacks = build_attacks(said)
         left_out = check_applicability(attacks, facts, said.norm)
-        notes = notes_on_targets(check_targets(attacks, samples, facts), samples)
+        targets = check_targets(attacks, samples, facts)
+        check_further_data(attacks, samples, targets)
+        notes = notes_on_targets(targets, samples)
 
     out = console()
     radii = ", ".join(f"{radius:.6g}" for radius in said.epsilons)

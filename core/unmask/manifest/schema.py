@@ -187,7 +187,7 @@ def _top_level(limits: Schema) -> Schema:
         "trace": {
             "type": "boolean",
             "default": False,
-            "description": "Run iterative gradient attacks once more, and keep what their gradients are like.",
+            "description": "Run iterative gradient attacks once more; keep what their gradients are like.",
         },
         **limits,
         "data": {**_ref("data"), "description": "The images and their labels."},

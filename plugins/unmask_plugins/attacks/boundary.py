@@ -6,6 +6,7 @@ import attrs
 import torch
 from torch import Tensor
 
+from unmask.data import DataReference
 from unmask.evaluation.task import Task
 from unmask_plugins.attacks.aims import fooled, wide
 from unmask_plugins.attacks.labels_only import first_adversarial, to_boundary
@@ -28,11 +29,14 @@ class Boundary:
 
     Attributes:
         steps: Proposals.
-        restarts: Runs, each from another random image.
+        restarts: Runs, each from another first point.
         sphere_step: δ, first length of the step along the sphere, as a share of the distance.
         inward_step: ε, first length of the step towards the image, likewise.
         adaptation: By which factor step sizes change.
-        tries: Random images tried for a first adversarial point; a sample for which all fail is left alone.
+        tries: Images tried for a first adversarial point; a sample for which all fail is left alone.
+        starts: Where they are from: a data set. Of it a sample draws images of its target, or in an
+            untargeted run of any class but its own. None: uniform noise, which is seldom classified as a
+            target.
     """
 
     steps: int = attrs.field(default=5000, validator=at_least(1))
@@ -41,6 +45,7 @@ class Boundary:
     inward_step: float = attrs.field(default=0.01, validator=positive)
     adaptation: float = attrs.field(default=1.5, validator=attrs.validators.gt(1))
     tries: int = attrs.field(default=50, validator=at_least(1))
+    starts: DataReference | None = None
 
     @attrs.frozen
     class State:
@@ -69,8 +74,8 @@ class Boundary:
         k: int = 0
 
     def start(self, task: Task) -> State:
-        """Random noise, brought close to the boundary along a straight line."""
-        x, found = first_adversarial(task, self.tries)
+        """A first adversarial image, brought close to the boundary along a straight line."""
+        x, found = first_adversarial(task, self.tries, self.starts)
         rows = found.nonzero().squeeze(1)
         x = x.index_copy(0, rows, to_boundary(task.select(rows), x[rows], 1e-3))
         one = torch.ones(len(x), dtype=torch.float64, device=x.device)

@@ -8,6 +8,7 @@ import attrs
 import torch
 from torch import Tensor
 
+from unmask.data import DataReference
 from unmask.evaluation.task import Task
 from unmask_plugins.attacks.aims import fooled, reached, wide
 from unmask_plugins.attacks.labels_only import first_adversarial, to_boundary
@@ -33,11 +34,14 @@ class HopSkipJump:
 
     Attributes:
         steps: T, iterations.
-        restarts: Runs, each from another random image.
+        restarts: Runs, each from another first point.
         evaluations: B_0, neighbours of the first estimate; in iteration t it is B_0 √t.
         most_evaluations: Neighbours of one estimate at most.
         gamma: γ, which sets how far bisection goes: to γ / d^(3/2) of the way in l2, γ / d^2 in linf.
-        tries: Random images tried for a first adversarial point; a sample for which all fail is left alone.
+        tries: Images tried for a first adversarial point; a sample for which all fail is left alone.
+        starts: Where they are from: a data set. Of it a sample draws images of its target, or in an
+            untargeted run of any class but its own. None: uniform noise, which is seldom classified as a
+            target.
     """
 
     steps: int = attrs.field(default=50, validator=at_least(1))
@@ -46,6 +50,7 @@ class HopSkipJump:
     most_evaluations: int = attrs.field(default=10_000, validator=at_least(1))
     gamma: float = attrs.field(default=1.0, validator=positive)
     tries: int = attrs.field(default=50, validator=at_least(1))
+    starts: DataReference | None = None
 
     @attrs.frozen
     class State:
@@ -66,8 +71,8 @@ class HopSkipJump:
         t: int = 0
 
     def start(self, task: Task) -> State:
-        """Random noise, brought to the boundary."""
-        x, found = first_adversarial(task, self.tries)
+        """A first adversarial image, brought to the boundary."""
+        x, found = first_adversarial(task, self.tries, self.starts)
         rows = found.nonzero().squeeze(1)
         x = x.index_copy(0, rows, to_boundary(task.select(rows), x[rows], self._tolerance(task)))
         size = torch.where(found, task.ball.distance(x, task.x), torch.inf)

@@ -147,7 +147,7 @@ def unmask_attacks() -> Iterable[AttackEntry]:
             norms=("l2",),
             access="labels",
             search="nearest",
-            targeted=False,
+            targeted=True,
         ),
         AttackEntry(
             name="hop-skip-jump",
@@ -159,7 +159,7 @@ def unmask_attacks() -> Iterable[AttackEntry]:
             norms=("linf", "l2"),
             access="labels",
             search="nearest",
-            targeted=False,
+            targeted=True,
         ),
         AttackEntry(
             name="transfer",
