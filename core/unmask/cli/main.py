@@ -15,8 +15,10 @@ import typer
 
 from unmask.cli.check import check
 from unmask.cli.compare import compare
+from unmask.cli.import_results import import_file
 from unmask.cli.list import list_entries
 from unmask.cli.merge import merge
+from unmask.cli.new_plugin import new_plugin
 from unmask.cli.plot import plot
 from unmask.cli.plugins import plugins
 from unmask.cli.report import report
@@ -78,11 +80,13 @@ app.command("report")(report)
 app.command("plot")(plot)
 app.command("compare")(compare)
 app.command("merge")(merge)
+app.command("import")(import_file)
 app.command("train")(train)
 app.command("schema")(schema)
 app.command("list")(list_entries)
 app.command("show")(show)
 app.command("plugins")(plugins)
+app.command("new-plugin")(new_plugin)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
