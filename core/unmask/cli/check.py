@@ -8,12 +8,18 @@ from typing import Annotated
 import typer
 
 from unmask.cli import console
+from unmask.cli.completion import complete_manifest
 
 __all__ = ["check"]
 
 
 def check(
-    manifest: Annotated[Path, typer.Argument(help="A manifest (TOML), or a result file to run again.")],
+    manifest: Annotated[
+        Path,
+        typer.Argument(
+            help="A manifest (TOML), or a result file to run again.", autocompletion=complete_manifest
+        ),
+    ],
 ) -> None:
     """Validate a manifest and probe its models with a few images; trains, attacks and writes nothing."""
     from rich.markup import escape

@@ -7,12 +7,19 @@ from typing import Annotated
 
 import typer
 
+from unmask.cli.completion import complete_result
+
 __all__ = ["compare"]
 
 
 def compare(
-    first: Annotated[Path, typer.Argument(help="A result file, or the run folder it lies in.")],
-    second: Annotated[Path, typer.Argument(help="Another, of the same samples.")],
+    first: Annotated[
+        Path,
+        typer.Argument(help="A result file, or the run folder it lies in.", autocompletion=complete_result),
+    ],
+    second: Annotated[
+        Path, typer.Argument(help="Another, of the same samples.", autocompletion=complete_result)
+    ],
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.99,
 ) -> None:
     """Compare two runs on the samples, models and attacks they share, paired per sample."""

@@ -7,13 +7,17 @@ from typing import Annotated
 import typer
 
 from unmask.cli import console
+from unmask.cli.completion import complete_kind
 
 __all__ = ["list_entries"]
 
 
 def list_entries(
     kind: Annotated[
-        str | None, typer.Argument(help="Such as attacks, models or data; everything when left out.")
+        str | None,
+        typer.Argument(
+            help="Such as attacks, models or data; everything when left out.", autocompletion=complete_kind
+        ),
     ] = None,
 ) -> None:
     """List the installed components by kind: name, what it is, and who provides it."""

@@ -36,7 +36,6 @@ app = typer.Typer(
     name="unmask",
     help="Is this classifier's adversarial robustness real, or are its gradients masked?",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -8,11 +8,15 @@ from typing import Annotated
 
 import typer
 
+from unmask.cli.completion import complete_result
+
 __all__ = ["merge"]
 
 
 def merge(
-    results: Annotated[list[Path], typer.Argument(help="Result files of one evaluation.")],
+    results: Annotated[
+        list[Path], typer.Argument(help="Result files of one evaluation.", autocompletion=complete_result)
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")],
 ) -> None:
     """Merge partial results: other models, attacks, radii or samples of the same evaluation.

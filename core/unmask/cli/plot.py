@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from unmask.cli.completion import complete_figure, complete_result
+
 __all__ = ["plot"]
 
 KINDS = ("curve", "heatmap", "reliability", "trace", "distortion")
@@ -15,9 +17,12 @@ SUFFIXES = (".png", ".svg", ".pdf")
 
 def plot(
     results: Annotated[
-        Path, typer.Argument(help="A result file (results.nc), or the run folder it lies in.")
+        Path,
+        typer.Argument(
+            help="A result file (results.nc), or the run folder it lies in.", autocompletion=complete_result
+        ),
     ],
-    kind: Annotated[str, typer.Argument(help=f"One of: {', '.join(KINDS)}.")],
+    kind: Annotated[str, typer.Argument(help=f"One of: {', '.join(KINDS)}.", autocompletion=complete_figure)],
     output: Annotated[Path, typer.Option("--output", "-o", help="The picture: .png, .svg or .pdf.")],
     model: Annotated[
         str | None, typer.Option(help="Of this model (curve: all models' worst case; otherwise the first).")

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from unmask.cli.completion import complete_manifest
+
 if TYPE_CHECKING:
     import xarray as xr
 
@@ -16,7 +18,12 @@ __all__ = ["run"]
 
 
 def run(
-    manifest: Annotated[Path, typer.Argument(help="A manifest (TOML), or a result file to run again.")],
+    manifest: Annotated[
+        Path,
+        typer.Argument(
+            help="A manifest (TOML), or a result file to run again.", autocompletion=complete_manifest
+        ),
+    ],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The run folder. [default: runs/<name>]")
     ] = None,

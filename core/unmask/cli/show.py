@@ -7,13 +7,14 @@ from typing import Annotated
 import typer
 
 from unmask.cli import console
+from unmask.cli.completion import complete_kind, complete_name
 
 __all__ = ["show"]
 
 
 def show(
-    kind: Annotated[str, typer.Argument(help="Such as attack, model or data.")],
-    name: Annotated[str, typer.Argument(help="As `unmask list` writes it.")],
+    kind: Annotated[str, typer.Argument(help="Such as attack, model or data.", autocompletion=complete_kind)],
+    name: Annotated[str, typer.Argument(help="As `unmask list` writes it.", autocompletion=complete_name)],
 ) -> None:
     """Show one component: what it is, where it comes from, and its options with their defaults."""
     from rich.markup import escape

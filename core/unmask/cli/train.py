@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 
 from unmask.cli import console
+from unmask.cli.completion import complete_manifest
 
 __all__ = ["train"]
 
 
 def train(
-    manifest: Annotated[Path, typer.Argument(help="A manifest (TOML).")],
+    manifest: Annotated[Path, typer.Argument(help="A manifest (TOML).", autocompletion=complete_manifest)],
     device: Annotated[
         str | None, typer.Option(help="Where to train, such as cpu or cuda:0; the manifest's own by default.")
     ] = None,
