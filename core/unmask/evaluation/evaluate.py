@@ -33,9 +33,10 @@ from unmask.evaluation.labels import attack_label, model_label
 from unmask.evaluation.measuring import configure_metrics, with_metrics
 from unmask.evaluation.oracle import Oracle
 from unmask.evaluation.preparation.preparing import Preparation
-from unmask.evaluation.progress import Progress, Silent
+from unmask.evaluation.progress import Progress
 from unmask.evaluation.quantization import with_quantized
 from unmask.evaluation.schedule import Plan, run_plan
+from unmask.evaluation.shown_progress import shown
 from unmask.evaluation.slopes import with_slopes
 from unmask.evaluation.subject import CellSettings, Subject
 from unmask.evaluation.suite import rows_of
@@ -110,7 +111,7 @@ def evaluate(
     engine: str | None = None,
     workers: int | None = None,
     scheduler: str | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     context: RunContext | None = None,
 ) -> xr.Dataset:
     """Attack models, judge what was found, and say what happened to every sample.
@@ -153,7 +154,7 @@ def evaluate(
             does not depend on it.
         workers: Start this many worker processes on this machine; implies ``dask``.
         scheduler: Use the workers of a running Dask scheduler, by its address; implies ``dask``.
-        progress: Told what is being done.
+        progress: True: show bars, in a terminal or a notebook; or something that is told what is being done.
         context: Where the evaluation comes from, for the result.
 
     Returns:
@@ -164,7 +165,6 @@ def evaluate(
         UnsavedError: All is done, but `out` has no room for the result; it carries the result.
     """
     context = context or RunContext()
-    progress = progress or Silent()
     named = check_models(models)
     configured = check_attacks(attacks)
     one_of(norm, NORMS, "norm")
@@ -193,6 +193,7 @@ def evaluate(
     }
     everything = {**named, **sources}
     with ExitStack() as stack:
+        telling = stack.enter_context(shown(progress))
         # Whatever mode the caller is in, attacks need gradients.
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
@@ -242,7 +243,7 @@ def evaluate(
                 fingerprint.of_plan(plan, everything, precision, prepare),
                 fresh=fresh,
                 exclusive=True,
-                warn=progress.warn,
+                warn=telling.warn,
             )
             stack.enter_context(folder)
         preparation = Preparation.planned(
@@ -250,7 +251,7 @@ def evaluate(
         )
         bare, plan = plan, preparation.applied(plan, facts)
         with chosen.opened(plan, bare, preparation, facts) as runner, interrupt.finishing():
-            clean, cells = run_plan(plan, folder, progress, runner)
+            clean, cells = run_plan(plan, folder, telling, runner)
     warnings = [
         *context.warnings,
         *_notes(facts),

@@ -31,7 +31,8 @@ def derive_seed(*parts: object) -> int:
 class SampleRandom:
     """One random stream per sample.
 
-    Every method takes the shape of one sample's draw and returns a tensor [sample, *shape].
+    Every method takes the shape of one sample's draw and returns a tensor with the sample in front
+    of it.
 
     Args:
         keys: int64 [sample, 2], two 32-bit words each.

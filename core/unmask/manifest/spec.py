@@ -227,3 +227,8 @@ class Manifest:
     text: str = attrs.field(default="", repr=False)
     folder: Path = attrs.field(factory=Path.cwd, repr=False)
     file: str | None = None
+
+    def _repr_html_(self) -> str:
+        from unmask.reports.notebook import manifest_html
+
+        return manifest_html(self)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from unmask.results.calibration import Examples
     from unmask.results.outcome import Floats
-    from unmask.verdict import Verdict
+    from unmask.verdict import Verdicts
 
 __all__ = ["UnmaskAccessor"]
 
@@ -293,8 +293,9 @@ class UnmaskAccessor(TransferMeasures):
         )
         return found.assign_attrs(measure=measure, method=method, level=level)
 
-    def verdict(self) -> dict[str, Verdict]:
+    def verdict(self) -> Verdicts:
         """Is the robustness real? One verdict per model, with its reasons."""
-        from unmask.verdict import judge
+        from unmask.verdict import Verdicts, judge
 
-        return {str(name): judge(self._results.sel({MODEL: name})) for name in self._results[MODEL].values}
+        names = map(str, self._results[MODEL].values)
+        return Verdicts({name: judge(self._results.sel({MODEL: name})) for name in names})

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from unmask.verdict.judgement import judge
-from unmask.verdict.record import Indicator, Label, Verdict
+from unmask.verdict.record import Indicator, Label, Verdict, Verdicts
 
-__all__ = ["Indicator", "Label", "Verdict", "judge"]
+__all__ = ["Indicator", "Label", "Verdict", "Verdicts", "judge"]

@@ -7,7 +7,7 @@ from typing import Literal
 
 import attrs
 
-__all__ = ["Indicator", "Label", "Verdict"]
+__all__ = ["Indicator", "Label", "Verdict", "Verdicts"]
 
 Label = Literal["masked", "no-sign", "inconclusive"]
 
@@ -59,3 +59,17 @@ class Verdict:
     def fired(self) -> tuple[Indicator, ...]:
         """The indicators that fired."""
         return tuple(i for i in self.indicators if i.fired)
+
+    def _repr_html_(self) -> str:
+        from unmask.reports.notebook import verdicts_html
+
+        return verdicts_html({"": self})
+
+
+class Verdicts(dict[str, Verdict]):
+    """The verdict about every model by its name; a table in notebooks."""
+
+    def _repr_html_(self) -> str:
+        from unmask.reports.notebook import verdicts_html
+
+        return verdicts_html(self)
