@@ -25,7 +25,7 @@ _PARAMETERS = ("target", "images", "labels", "budget", "random")
 _SHAPE = "an object with 'start' and 'step', or a function of target, images, labels, budget and random"
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class ConfiguredAttack:
     """An attack with every option settled.
 
@@ -71,6 +71,19 @@ class ConfiguredAttack:
         common = {"max_queries": self.max_queries, "timeout": self.timeout, **self.aim()}
         return {"use": self.use, **self.options, **{k: v for k, v in common.items() if v is not None}}
 
+    def __repr__(self) -> str:
+        """What would build it again; the object's path for one that nobody registered."""
+        if "/" not in self.provider:
+            return f"<attack {self.provider}>"
+        given = {key.replace("-", "_"): value for key, value in self.table().items() if key != "use"}
+        said = "".join(f", {key}={_alone(value)!r}" for key, value in given.items())
+        return f"unmask.attack({self.use!r}{said})"
+
+    def _repr_html_(self) -> str:
+        from unmask.reports.notebook import attack_html
+
+        return attack_html(self)
+
     def aim(self) -> dict[str, Any]:
         """`targeted` and `target` as JSON; nothing for an untargeted attack."""
         if not self.targeted:
@@ -79,6 +92,11 @@ class ConfiguredAttack:
             "targeted": True,
             "target": self.target if isinstance(self.target, int) else list(self.target or ()),
         }
+
+
+def _alone(value: Any) -> Any:
+    """The name alone of a table that has nothing but ``use``."""
+    return value["use"] if isinstance(value, dict) and set(value) == {"use"} else value
 
 
 def configure_attack(
