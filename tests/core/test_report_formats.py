@@ -16,6 +16,7 @@ import xarray as xr
 from typer.testing import CliRunner
 
 from unmask.cli.report import FORMATS, report
+from unmask.errors import UserError
 from unmask.reports.figures import picture
 from unmask.reports.latex import render_latex
 from unmask.reports.markdown import render_markdown
@@ -132,6 +133,65 @@ def test_latex_is_whole(results: xr.Dataset) -> None:
         depth += {"{": 1, "}": -1}.get(sign, 0)
         assert depth >= 0
     assert depth == 0
+
+
+def latex_rows(text: str) -> list[list[list[str]]]:
+    """Every tabular's lines of cells, `multicolumn` filling as many places as it spans."""
+    tables = []
+    for width, body in re.findall(r"\\begin\{tabular\}\{(l?r*)\}(.*?)\\end\{tabular\}", text, re.DOTALL):
+        rows = []
+        for line in body.replace(r"\\", "\0").split("\0")[:-1]:
+            line = re.sub(r"\\(?:top|mid|bottom)rule|\\cmidrule\(lr\)\{\d+-\d+\}", "", line)
+            cells = []
+            for cell in re.split(r"(?<!\\)&", line):
+                spanning = re.search(r"\\multicolumn\{(\d+)\}\{c\}\{(.*)\}", cell)
+                cells += [spanning[2]] * int(spanning[1]) if spanning else [cell.strip()]
+            assert len(cells) == len(width)
+            rows.append(cells)
+        tables.append(rows)
+    return tables
+
+
+def test_latex_puts_the_stages_of_a_suite_under_its_name(
+    make_results: Callable[..., xr.Dataset], make_cell: Callable[..., CellOutcome]
+) -> None:
+    attacks = ("fgsm", "aa/pgd", "aa/square", "square")
+    ds = make_results(
+        {"a": [1.0] * 10, "b": [1.0] * 10},
+        {
+            (model, attack, epsilon): [1.0] * right + [0.0] * (10 - right)
+            for model, less in (("a", 0), ("b", 1))
+            for epsilon in (0.1, 8 / 255)
+            for attack, right in zip(attacks, (8 - less, 6, 5 - less, 5 - less), strict=True)
+        },
+    )
+    order = list(map(str, ds["attack"].values))
+    tables = latex_rows(render_latex(ds, level=0.95, interval="t"))
+    assert len(tables) == 2
+    for suites, names, *models in tables:
+        assert suites == ["", "", *("aa, after" if "/" in a else "" for a in order), ""]
+        assert names == ["model", "clean", *(a.removeprefix("aa/") for a in order), "worst case"]
+        cell = dict(zip(names, models[0], strict=True))
+        # Eight of ten at 95 %: 2.262 (Student's t, 9 degrees of freedom) times sqrt(0.16 / 9).
+        assert cell["fgsm"] == r"\textbf{80.0} {\scriptsize \ensuremath{\pm}30.2}"
+        # All ten right: no t interval has a width there. Both models agree: no best.
+        assert cell["clean"] == r"100.0 {\scriptsize [69.2, 100.0]}"
+        assert not cell["pgd"].startswith(r"\textbf")
+        assert models[1][0] == "b" and not any("textbf" in c for c in models[1])
+
+
+def test_the_intervals_of_latex_can_be_chosen_and_of_nothing_else(
+    results: xr.Dataset, tmp_path: Path
+) -> None:
+    file = tmp_path / "results.nc"
+    save(results, file)
+    run = CliRunner().invoke
+    shown = run(app, [str(file), "--format", "latex", "--interval", "t", "--level", "0.95"])
+    assert shown.exit_code == 0 and "Student's t" in shown.output and r"\ensuremath{\pm}" in shown.output
+    with pytest.raises(UserError, match="--interval: goes with --format latex"):
+        run(app, [str(file), "--interval", "t"], catch_exceptions=False)
+    with pytest.raises(UserError, match=r"'wilsn' is unknown.*wilson"):
+        run(app, [str(file), "--format", "latex", "--interval", "wilsn"], catch_exceptions=False)
 
 
 def test_json_keeps_to_its_published_schema(

@@ -11,6 +11,7 @@ import xarray as xr
 from unmask.dimensions import ATTACK, EPSILON, MODEL, is_diagnostic
 from unmask.reports.tables import Rate, rates
 from unmask.reports.wording import epsilon_text, interval_text, percent
+from unmask.results.accessor import Method
 
 __all__ = ["Cell", "NumberTable", "accuracy_tables", "number_cell", "rate_cell", "share_cell"]
 
@@ -54,11 +55,14 @@ class NumberTable:
     caption: str = ""
 
 
-def rate_cell(rate: Rate, prefix: str = "") -> Cell:
-    """A rate in per cent with its interval as the note."""
+def rate_cell(rate: Rate, prefix: str = "", method: Method = "clopper-pearson") -> Cell:
+    """A rate in per cent with its interval as the note: both ends, or half the width of a t interval."""
     if math.isnan(rate.value):
         return Cell("-")
-    return Cell(prefix + percent(rate.value), interval_text(rate.lower, rate.upper), rate.value)
+    half = rate.upper - rate.value
+    symmetric = method == "t" and math.isclose(half, rate.value - rate.lower, abs_tol=1e-9)
+    note = f"\u00b1{percent(half)}" if symmetric else interval_text(rate.lower, rate.upper)
+    return Cell(prefix + percent(rate.value), note, rate.value)
 
 
 def number_cell(value: float, pattern: str = "{:.4f}") -> Cell:
@@ -91,10 +95,14 @@ def _with_best(rows: list[tuple[Cell, ...]], names: int) -> tuple[tuple[Cell, ..
     )
 
 
-def accuracy_tables(results: xr.Dataset, level: float) -> Iterator[tuple[float, NumberTable]]:
+def accuracy_tables(
+    results: xr.Dataset, level: float, method: Method = "clopper-pearson"
+) -> Iterator[tuple[float, NumberTable]]:
     """For every radius above zero: rows models, columns clean, the attacks and the worst case."""
-    clean, each = rates(results, "clean_accuracy", level), rates(results, "robust_accuracy", level)
-    worst = rates(results, "worst_case", level)
+    clean, each, worst = (
+        rates(results, measure, level, method)
+        for measure in ("clean_accuracy", "robust_accuracy", "worst_case")
+    )
     upper_bound = results.unmask.worst_case()["upper_bound"]
     # What the run added for its verdict has a table of its own.
     attacks = [str(a) for a in results[ATTACK].values if not is_diagnostic(str(a))]
@@ -108,9 +116,9 @@ def accuracy_tables(results: xr.Dataset, level: float) -> Iterator[tuple[float, 
             rows.append(
                 (
                     Cell(model),
-                    rate_cell(clean[(model,)]),
-                    *(rate_cell(each[(model, attack, epsilon)]) for attack in attacks),
-                    rate_cell(worst[(model, epsilon)], "<= " if bound else ""),
+                    rate_cell(clean[(model,)], method=method),
+                    *(rate_cell(each[(model, attack, epsilon)], method=method) for attack in attacks),
+                    rate_cell(worst[(model, epsilon)], "<= " if bound else "", method),
                 )
             )
         caption = UPPER_BOUND if bounded else ""

@@ -12,6 +12,7 @@ import xarray as xr
 from unmask.dimensions import ATTACK, EPSILON, MODEL, SAMPLE
 from unmask.reports.tables import problems
 from unmask.reports.wording import epsilon_text
+from unmask.results.accessor import Method
 
 __all__ = [
     "AttackSettings",
@@ -22,6 +23,14 @@ __all__ = [
     "threat_model",
     "threat_model_sentence",
 ]
+
+
+_METHODS = {
+    "clopper-pearson": "Clopper-Pearson",
+    "wilson": "Wilson",
+    "t": "Student's t (Clopper-Pearson where all samples agree)",
+    "bootstrap": "bootstrap over samples",
+}
 
 
 @attrs.frozen
@@ -48,7 +57,7 @@ class AttackSettings:
         return f"{self.use}, knows {self.knows}{'; ' + self.settings if self.settings else ''}"
 
 
-def threat_model(results: xr.Dataset, level: float) -> dict[str, str]:
+def threat_model(results: xr.Dataset, level: float, method: Method = "clopper-pearson") -> dict[str, str]:
     """Threat model, samples, seed and confidence level, by term."""
     attributes = results.attrs
     low, high = json.loads(attributes.get("bounds", "[0, 1]"))
@@ -59,13 +68,13 @@ def threat_model(results: xr.Dataset, level: float) -> dict[str, str]:
         "samples": f"{results.sizes[SAMPLE]} of {attributes.get('data') or 'the given data'}",
         "seed": str(attributes.get("seed")),
         "arithmetic": f"{attributes.get('precision')} on {attributes.get('device')}",
-        "intervals": f"Clopper-Pearson, {100 * level:g} %",
+        "intervals": f"{_METHODS[method]}, {100 * level:g} %",
     }
 
 
-def threat_model_sentence(results: xr.Dataset, level: float) -> str:
+def threat_model_sentence(results: xr.Dataset, level: float, method: Method = "clopper-pearson") -> str:
     """The same as running text."""
-    terms = threat_model(results, level)
+    terms = threat_model(results, level, method)
     return (
         f"norm {terms['norm']}, epsilon {terms['epsilon']}, pixels {terms['pixels']}. "
         f"{terms['samples'].replace(' of ', ' samples of ', 1)}, seed {terms['seed']}, "

@@ -10,13 +10,14 @@ import numpy as np
 import xarray as xr
 
 from unmask.dimensions import ATTACK, EPSILON, MODEL, SAMPLE, Status, is_diagnostic
+from unmask.results.accessor import Method
 
 __all__ = ["Problem", "Rate", "problems", "rates"]
 
 
 @attrs.frozen
 class Rate:
-    """A fraction with its counts and its Clopper-Pearson interval; NaN where a cell is not whole.
+    """A fraction with its counts and its interval; NaN where a cell is not whole.
 
     Attributes:
         value: The fraction.
@@ -56,9 +57,17 @@ class Problem:
     message: str
 
 
-def rates(results: xr.Dataset, measure: str, level: float) -> dict[tuple[object, ...], Rate]:
-    """A measure's rates by (model,), (model, epsilon) or (model, attack, epsilon), as it has them."""
-    interval = results.unmask.interval(measure, level=level)
+def rates(
+    results: xr.Dataset, measure: str, level: float, method: Method = "clopper-pearson"
+) -> dict[tuple[object, ...], Rate]:
+    """A measure's rates by (model,), (model, epsilon) or (model, attack, epsilon), as it has them.
+
+    The t interval has no width where all samples agree; Clopper-Pearson's stands there instead.
+    """
+    interval = results.unmask.interval(measure, method=method, level=level)
+    if method == "t":
+        exact = results.unmask.interval(measure, level=level)
+        interval = interval.where(interval["upper"] > interval["lower"], exact)
     order = [d for d in (MODEL, ATTACK, EPSILON) if d in interval["lower"].dims]
     parts = [
         interval[name].transpose(*order).values
