@@ -119,7 +119,7 @@ from art.estimators.classification import PyTorchClassifier
 STANDARDISATION = np.array([.1, .2, .3]), np.array([.5, .6, .7])
 
 class Darker(PreprocessorPyTorch):
-    def __init__(self): super().__init__(device_type="cpu", is_fitted=True, apply_fit=False, apply_predict=True)
+    def __init__(self): super().__init__("cpu", is_fitted=True, apply_fit=False, apply_predict=True)
     def forward(self, x, y=None): return x ** 2, y
 
 def network():

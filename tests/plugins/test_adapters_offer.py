@@ -15,6 +15,7 @@ from unmask.manifest.checking import check_manifest
 from unmask.manifest.reading import parse_manifest
 from unmask.manifest.schema import manifest_schema
 from unmask.markers import hookimpl
+from unmask.options import describe_options
 from unmask.plugins.catalog import Catalog, catalog, using
 from unmask_plugins.adapters.docstrings import documented_parameters
 from unmask_plugins.adapters.libraries import FOOLBOX
@@ -152,6 +153,9 @@ def test_docstrings_of_every_style_are_read(lines):
 
 @pytest.mark.skipif(find_spec("foolbox") is None, reason="foolbox is not installed")
 def test_options_are_the_librarys_own():
+    for provided in catalog().of_libraries("attacks")[FOOLBOX]:
+        if "BrendelBethge" not in provided.name or find_spec("numba") is not None:
+            assert all(option.help for option in describe_options(provided.builder())), provided.name
     with pytest.raises(UserError, match=r"there is no option 'stepps'\. Did you mean 'steps'"):
         unmask.attack("foolbox:LinfPGD", stepps=3)
     with pytest.raises(UserError, match="must be a whole number"):

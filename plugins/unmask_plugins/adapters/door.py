@@ -130,6 +130,8 @@ class LibraryAttack:
         state = RandomState.capture(nn.Module())
         try:
             for rows in [every] if self.rows_together else every.split(1):
+                if len(rows) == 0:
+                    continue
                 seed = int(seeds[int(rows[0])])
                 seed_everything(nn.Module(), seed)
                 clean = unit[rows].contiguous()

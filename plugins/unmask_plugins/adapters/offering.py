@@ -26,6 +26,8 @@ _TOGETHER = LibraryOption(
     "Hand the library all samples of a batch at once: faster, but outcomes then depend on the batch.",
 )
 
+_UNTOLD = "The library does not say."
+
 Call = Callable[[Any, Problem, dict[str, Any]], Tensor]
 """The library's class or function, the problem and the options to the examples."""
 
@@ -108,6 +110,6 @@ def _builder(
     build.__name__ = build.__qualname__ = name
     build.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     build.__annotations__ = {option.name: option.annotation for option in options}
-    texts = "\n".join(f"    {option.name}: {option.text}" for option in options if option.text)
+    texts = "\n".join(f"    {option.name}: {option.text or _UNTOLD}" for option in options)
     build.__doc__ = f"{listed.summary}\n\nArgs:\n{texts}\n"
     return build
