@@ -92,7 +92,7 @@ def test_along_the_path_of_a_linear_model_the_gradient_is_its_weight() -> None:
 
 
 def test_a_gradient_that_dies_on_the_way_is_seen_dying() -> None:
-    class Flat(Growing):
+    class Flat(Even):
         def forward(self, images: Tensor) -> Tensor:
             far = (images - 0.5).flatten(1).abs().mean(1, keepdim=True) > 0.09
             return torch.where(

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 import unmask
 from unmask.errors import MisuseError, UserError
+from unmask.models.defended import Defended
 from unmask_plugins.ensembles.keyed_transform import KeyedTransformation
 
 SEVERAL = ("mean-logits", "mean-probabilities", "majority", "keyed-transform")
@@ -134,3 +135,107 @@ def test_keyed_members_see_their_own_transformation(known) -> None:
 def test_keyed_options_out_of_range_are_refused(known, options) -> None:
     with pytest.raises(UserError, match=next(iter(options))):
         unmask.ensemble("keyed-transform", pair(known, (0, 1)), **options)
+
+
+class _Shrink(nn.Module):
+    """A front end without a gradient: a x + 0.1 in the forward pass."""
+
+    def __init__(self, a: float) -> None:
+        super().__init__()
+        self.a = a
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return (self.a * images + 0.1).detach()
+
+
+class _Doubled(_Shrink):
+    """The same with a surrogate."""
+
+    def surrogate(self, images: torch.Tensor) -> torch.Tensor:
+        return 2.0 * images
+
+
+def _weights() -> list[torch.Tensor]:
+    return [
+        torch.randn(3, 4, generator=torch.Generator().manual_seed(s), dtype=torch.float64) for s in (1, 2)
+    ]
+
+
+def _by_hand(
+    kind: str, logits: list[torch.Tensor], jacobians: list[torch.Tensor], labels: torch.Tensor
+) -> torch.Tensor:
+    """Of the cross-entropy by the image: members' logits as they are, members' Jacobians as given."""
+    truth = nn.functional.one_hot(labels, 3).double()
+    if kind == "mean-logits":
+        error = torch.stack(logits).mean(0).softmax(1) - truth
+        return sum(error @ jacobian / 2 for jacobian in jacobians)  # type: ignore[return-value]
+    shares = (0.5, 0.5) if kind == "mean-probabilities" else (0.3, 0.7)
+    p = [part.softmax(1) for part in logits]
+    mixed = sum(share * part for share, part in zip(shares, p, strict=True))
+    own = (mixed * truth).sum(1, keepdim=True)
+    total = torch.zeros(len(labels), 4, dtype=torch.float64)
+    for share, part, jacobian in zip(shares, p, jacobians, strict=True):
+        # d(-log mixed_y) = -share p_y (onehot_y - p) / mixed_y by the member's logits
+        mine = (part * truth).sum(1, keepdim=True)
+        total += (-share * mine / own * (truth - part)) @ jacobian
+    return total
+
+
+@pytest.mark.parametrize("kind", ["mean-logits", "mean-probabilities", "mixing"])
+@pytest.mark.parametrize("at", ["input", "front-end"])
+@pytest.mark.parametrize("plain_second", [False, True])
+def test_a_bypass_goes_round_the_front_end_of_every_member(
+    known, kind: str, at: str, plain_second: bool
+) -> None:
+    first, second = (known.Linear(weight) for weight in _weights())
+    pair: list[nn.Module] = [Defended(_Shrink(0.5), first), Defended(_Doubled(0.8), second)]
+    if plain_second:
+        pair[1] = second
+    model = unmask.ensemble(kind, pair, **({"alpha": 0.7} if kind == "mixing" else {})).eval()
+    model.requires_grad_(False)
+    images = torch.rand((5, 1, 2, 2), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    labels = torch.tensor([0, 1, 2, 0, 1])
+    task = known.task_of(model, images, labels)
+    slope = unmask.gradient("bypass", at=at)(
+        task, images, lambda z, y: nn.functional.cross_entropy(z, y, reduction="none")
+    )
+    torch.testing.assert_close(slope.logits, model(images))
+    scale = 1.0 if plain_second or at == "input" else 2.0
+    expected = _by_hand(kind, [part(images) for part in pair], [first.weight, scale * second.weight], labels)
+    torch.testing.assert_close(slope.gradient.flatten(1), expected)
+
+
+def test_a_bypass_reaches_composites_inside_composites_and_ensembles(known) -> None:
+    first, second = (known.Linear(weight) for weight in _weights())
+    inner = unmask.ensemble("mean-logits", [Defended(_Shrink(0.5), first), second])
+    model = (
+        unmask.ensemble("mean-logits", [Defended(_Shrink(0.9), inner), first]).eval().requires_grad_(False)
+    )
+    images = torch.rand((4, 1, 2, 2), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    task = known.task_of(model, images, torch.tensor([0, 1, 2, 0]))
+    assert task.target.has_front_end
+    slope = unmask.gradient("bypass")(task, images, lambda z, y: z.gather(1, y[:, None]).squeeze(1))
+    expected = ((first.weight + second.weight) / 2 + first.weight)[task.labels] / 2
+    torch.testing.assert_close(slope.gradient.flatten(1), expected)
+    torch.testing.assert_close(slope.logits, model(images))
+
+
+def test_an_ensemble_of_masked_composites_falls_to_a_bypass(known) -> None:
+    model, images, labels = known.linear_problem()
+    masked = [Defended(known.ZeroBackward(), model), Defended(known.ZeroBackward(), model)]
+    ensemble = unmask.ensemble("mean-probabilities", masked).eval()
+    before = {name: tensor.clone() for name, tensor in ensemble.state_dict().items()}
+    results = unmask.evaluate(
+        {"ensemble": ensemble, "plain": model},
+        images,
+        labels,
+        {"pgd": unmask.attack("pgd", steps=8), "bpda": unmask.attack("pgd", steps=8, gradient="bypass")},
+        [0.2],
+    )
+    rate = results.unmask.robust_accuracy().isel(epsilon=0)
+    truth = known.robust_linf(model, images, labels, 0.2).double().mean().item()
+    assert rate.sel(model="ensemble", attack="bpda").item() == pytest.approx(truth, abs=0.051)
+    assert rate.sel(model="ensemble", attack="pgd").item() > truth + 0.3
+    assert bool(results["front_end"].sel(model="ensemble"))
+    assert str(results["status"].sel(model="plain", attack="bpda").values[0, 0]) == "7"  # not run
+    assert all(torch.equal(tensor, before[name]) for name, tensor in ensemble.state_dict().items())

@@ -15,7 +15,7 @@ from unmask.models.defended import Defended
 from unmask.models.reference import ModelReference
 from unmask.training import TrainingContext
 from unmask_plugins.data.digits import digits
-from unmask_plugins.ensembles.mean_probabilities import MeanProbabilities
+from unmask_plugins.ensembles.averaging import MeanProbabilities
 from unmask_plugins.models.small_cnn import SmallCNN
 from unmask_plugins.recipes.adversarial import AdversarialTraining
 from unmask_plugins.recipes.diversity.derangement import deranged_losses, derangement_of

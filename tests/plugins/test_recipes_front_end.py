@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -9,11 +11,13 @@ from torch import nn
 from unmask.data import LabelledImages
 from unmask.errors import MisuseError, UserError
 from unmask.models.defended import Defended
+from unmask.training import TrainingContext
 from unmask_plugins.data.digits import digits
 from unmask_plugins.front_ends.dncnn import DnCNN
 from unmask_plugins.models.small_cnn import SmallCNN
 from unmask_plugins.recipes.front_end import FrontEndTraining
 from unmask_plugins.recipes.inner_maximisation import strongest_nearby
+from unmask_plugins.recipes.standard import Standard
 
 CPU = torch.device("cpu")
 
@@ -170,3 +174,44 @@ def test_models_it_cannot_train_are_refused() -> None:
 def test_impossible_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         FrontEndTraining(**options)
+
+
+class Losses:
+    """Stands for a log."""
+
+    def __init__(self) -> None:
+        self.told: list[float] = []
+
+    def write(self, measured: Mapping[str, Any]) -> None:
+        self.told.append(measured["loss"])
+
+
+def test_without_its_skip_connection_a_front_end_makes_no_progress_at_the_tiny_rate() -> None:
+    """The paper's ablation: at this rate only a front end that starts as all but the identity can serve."""
+    data, test = digits("train"), digits("test")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        backbone = SmallCNN(width=8)
+    Standard(epochs=5)(backbone, data, seed=0, device=CPU, progress=silent)
+
+    def trained(rate: float, **options: Any) -> tuple[float, float, float]:
+        """Accuracy after training, and the mean loss of the first and the last eight updates."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(1)
+            model = Defended(DnCNN(depth=6, channels=8, image_channels=1, **options), backbone)
+        log = Losses()
+        FrontEndTraining(rate=rate, steps=2, epsilon=0.05)(
+            model, data, seed=0, device=CPU, progress=silent, context=TrainingContext(log=log)
+        )
+        with torch.no_grad():
+            accuracy = (model(test.images).argmax(1) == test.labels).double().mean().item()
+        return accuracy, sum(log.told[:8]) / 8, sum(log.told[-8:]) / 8
+
+    chance = math.log(10)
+    accuracy, first, last = trained(1e-6, skip=False)
+    assert accuracy < 0.25 and first > chance and last > 0.9 * first
+    accuracy, _, _ = trained(1e-6, residual=0.04)
+    assert accuracy > 0.75
+    # It is the rate, not the network: with a larger one the whole image is drawn well enough.
+    accuracy, first, last = trained(1e-2, skip=False)
+    assert accuracy > 0.7 and last < 0.3 * first

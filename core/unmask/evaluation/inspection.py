@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from unmask.errors import MisuseError, UserError
 from unmask.evaluation.batching import QUANTUM
+from unmask.evaluation.going_round import has_front_end
 from unmask.evaluation.rows import first_of_each
 from unmask.models.defended import Defended
 from unmask.models.foreign_random import RandomState, seed_everything
@@ -53,6 +54,11 @@ class Member:
         return self.module.front_end if isinstance(self.module, Defended) else None
 
     @property
+    def has_front_end(self) -> bool:
+        """Whether it is behind a front end, or some of what it is made of is."""
+        return has_front_end(self.module)
+
+    @property
     def backbone(self) -> nn.Module:
         """The classifier without any front end."""
         inner = self.module
@@ -91,7 +97,7 @@ class ModelFacts:
     @property
     def has_front_end(self) -> bool:
         """Whether an attack can go round a front end of it."""
-        return any(member.front_end is not None for member in self.members)
+        return any(member.has_front_end for member in self.members)
 
 
 def _flatten(model: nn.Module, probability: float = 1.0) -> list[tuple[nn.Module, float]]:

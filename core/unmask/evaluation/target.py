@@ -15,6 +15,7 @@ from torch import Tensor
 
 from unmask.errors import UserError
 from unmask.evaluation.backward import Replace, Severed, StraightThrough, Watch
+from unmask.evaluation.going_round import going_round
 from unmask.evaluation.inspection import Member
 from unmask.evaluation.ledger import CellTimeoutError, Ledger
 from unmask.evaluation.oracle import Oracle
@@ -102,7 +103,7 @@ class Target:
     @property
     def has_front_end(self) -> bool:
         """Whether `bypass` has something to go round."""
-        return any(m.front_end is not None for m in self._shown)
+        return any(m.has_front_end for m in self._shown)
 
     @property
     def members(self) -> list[tuple[float, Target]] | None:
@@ -248,11 +249,24 @@ class Target:
 
 def _bypassed(oracle: Oracle, member: Member, images: Tensor, seeds: Tensor | None, *, at: str) -> Tensor:
     """What `Target.bypass` asks."""
-    if member.front_end is None or not images.requires_grad:
+    if not (member.has_front_end and images.requires_grad):
         return oracle.answer(member, images, seeds)
+    if member.front_end is None:
+        return _bypassed_inside(oracle.plain, member, images, seeds, at)
     if at == "front-end":
         return oracle.call(member, StraightThrough(member.module), images, seeds)
     with torch.no_grad():
         logits = oracle.answer(member, images, seeds)
     through = oracle.call(member, member.backbone, images, seeds)
+    return Replace.apply(logits, through)  # type: ignore[no-any-return]
+
+
+def _bypassed_inside(oracle: Oracle, member: Member, images: Tensor, seeds: Tensor | None, at: str) -> Tensor:
+    """The same for a member some parts of which are behind front ends, such as a mean of composites."""
+    through = oracle.call(member, going_round(member.module, at), images, seeds)
+    if not member.stochastic:
+        return through
+    # Parts that draw were asked once more on the way: the value has to be that of one and the same draw.
+    with torch.no_grad():
+        logits = oracle.answer(member, images, seeds)
     return Replace.apply(logits, through)  # type: ignore[no-any-return]

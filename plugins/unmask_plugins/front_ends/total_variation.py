@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from unmask.errors import UserError
 
@@ -45,33 +46,26 @@ class TotalVariation(nn.Module):
         else:
             mask = torch.ones_like(images[:, :1])
         σ = τ = 8**-0.5  # σ τ |∇|² = 1, as theorem 1 asks
-        z = ahead = images * mask
-        dual = torch.zeros_like(torch.stack(_gradient(z)))
+        kept = mask * images
+        pull, share = τ * kept, 1 / (1 + τ * mask)
+        z = ahead = kept
+        dual = torch.zeros((2, *z.shape), dtype=z.dtype, device=z.device)
         for _ in range(self.iterations):
-            dual = dual + σ * torch.stack(_gradient(ahead))
-            length = dual.square().sum(0)
+            dual = torch.add(dual, _gradient(ahead), alpha=σ)
             # The square root has no derivative at 0, where nothing is cut anyway.
-            scale = torch.where(length > self.weight**2, length, self.weight**2).sqrt() / self.weight
-            dual = dual / scale
-            before, z = z, (z + τ * _divergence(dual) + τ * mask * images) / (1 + τ * mask)
+            cut = dual.square().sum(0).clamp_min(self.weight**2).rsqrt()
+            dual = dual * (self.weight * cut)
+            before, z = z, torch.addcmul(pull * share, z + τ * _divergence(dual), share)
             ahead = 2 * z - before
         return z
 
 
-def _gradient(z: Tensor) -> tuple[Tensor, Tensor]:
-    """Forward differences down and right; zero at the last row and column."""
-    down, right = torch.zeros_like(z), torch.zeros_like(z)
-    down[..., :-1, :] = z[..., 1:, :] - z[..., :-1, :]
-    right[..., :-1] = z[..., 1:] - z[..., :-1]
-    return down, right
+def _gradient(z: Tensor) -> Tensor:
+    """Forward differences down and right, [2, ...]; zero at the last row and column."""
+    return torch.stack([pad(z.diff(dim=-2), (0, 0, 0, 1)), pad(z.diff(dim=-1), (0, 1))])
 
 
 def _divergence(dual: Tensor) -> Tensor:
     """Minus the adjoint of `_gradient`."""
     down, right = dual
-    result = torch.zeros_like(down)
-    result[..., :-1, :] += down[..., :-1, :]
-    result[..., 1:, :] -= down[..., :-1, :]
-    result[..., :-1] += right[..., :-1]
-    result[..., 1:] -= right[..., :-1]
-    return result
+    return pad(down[..., :-1, :], (0, 0, 1, 1)).diff(dim=-2) + pad(right[..., :-1], (1, 1)).diff(dim=-1)

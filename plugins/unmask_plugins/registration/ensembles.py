@@ -27,14 +27,14 @@ def unmask_ensembles() -> Iterable[EnsembleEntry]:
             summary="The mean of the members' logits.",
             reference="Tramer, Carlini, Brendel and Madry 2020, On Adaptive Attacks to Adversarial Example "
             "Defenses, arXiv:2002.08347 (evaluates such ensembles)",
-            build="unmask_plugins.ensembles.mean_logits:MeanLogits",
+            build="unmask_plugins.ensembles.averaging:MeanLogits",
         ),
         EnsembleEntry(
             name="mean-probabilities",
             summary="The mean of the members' softmax probabilities.",
             reference="Lakshminarayanan, Pritzel and Blundell 2017, Simple and Scalable Predictive "
             "Uncertainty Estimation using Deep Ensembles, arXiv:1612.01474",
-            build="unmask_plugins.ensembles.mean_probabilities:MeanProbabilities",
+            build="unmask_plugins.ensembles.averaging:MeanProbabilities",
         ),
         EnsembleEntry(
             name="majority",
