@@ -61,10 +61,10 @@ def foolbox_pgd(model: nn.Module, images: Tensor, labels: Tensor, epsilon: float
     return float(1 - success.double().mean().item())
 
 
-def foolbox_deepfool(model: nn.Module, images: Tensor, labels: Tensor, epsilon: float) -> float:
+def foolbox_ddn(model: nn.Module, images: Tensor, labels: Tensor, epsilon: float) -> float:
     import foolbox
 
-    attack = foolbox.attacks.L2DeepFoolAttack(steps=50)
+    attack = foolbox.attacks.DDNAttack(steps=30)
     _, _, success = attack(foolbox.PyTorchModel(model, bounds=(0, 1)), images, labels, epsilons=epsilon)
     return float(1 - success.double().mean().item())
 
@@ -90,7 +90,7 @@ def art_pgd(model: nn.Module, images: Tensor, labels: Tensor, epsilon: float) ->
         model, nn.CrossEntropyLoss(), tuple(images.shape[1:]), 10, clip_values=(0.0, 1.0), device_type="cpu"
     )
     attack = ProjectedGradientDescentPyTorch(
-        estimator, eps=epsilon, eps_step=epsilon / 3, max_iter=40, verbose=False
+        estimator, eps=epsilon, eps_step=epsilon / 3, max_iter=20, verbose=False
     )
     found = attack.generate(images.numpy(), labels.numpy())
     return float((estimator.predict(found).argmax(1) == labels.numpy()).mean())
@@ -101,7 +101,7 @@ def adv_lib_fmn(model: nn.Module, images: Tensor, labels: Tensor, epsilon: float
 
     with standing_in("visdom"):
         from adv_lib.attacks import fmn
-    found = fmn(model, images, labels, norm=float("inf"), steps=100)
+    found = fmn(model, images, labels, norm=float("inf"), steps=30)
     with torch.no_grad():
         fooled = model(found).argmax(1) != labels
     near = (found - images).abs().flatten(1).amax(1) <= epsilon
@@ -111,18 +111,18 @@ def adv_lib_fmn(model: nn.Module, images: Tensor, labels: Tensor, epsilon: float
 def cleverhans_pgd(model: nn.Module, images: Tensor, labels: Tensor, epsilon: float) -> float:
     from cleverhans.torch.attacks.projected_gradient_descent import projected_gradient_descent
 
-    found = projected_gradient_descent(model, images, epsilon, epsilon / 10, 40, np.inf, 0.0, 1.0, y=labels)
+    found = projected_gradient_descent(model, images, epsilon, epsilon / 10, 20, np.inf, 0.0, 1.0, y=labels)
     return standing(model, found, labels)
 
 
 CONTESTS = (
     Contest("foolbox:LinfPGD", "linf", {"steps": 40}, foolbox_pgd, "its flags of success"),
-    Contest("foolbox:L2DeepFoolAttack", "l2", {"steps": 50}, foolbox_deepfool, "its flags of success"),
+    Contest("foolbox:DDNAttack", "l2", {"steps": 30}, foolbox_ddn, "its flags of success"),
     Contest("torchattacks:PGD", "linf", {"steps": 10}, torchattacks_pgd),
     Contest("torchattacks:CW", "l2", {"steps": 50}, torchattacks_cw, "predictions, whatever the distance"),
-    Contest("art:ProjectedGradientDescentPyTorch", "linf", {"max_iter": 40}, art_pgd),
-    Contest("adv-lib:fmn", "linf", {"steps": 100}, adv_lib_fmn, "predictions within the radius"),
-    Contest("cleverhans:projected_gradient_descent", "linf", {"nb_iter": 40}, cleverhans_pgd),
+    Contest("art:ProjectedGradientDescentPyTorch", "linf", {"max_iter": 20}, art_pgd),
+    Contest("adv-lib:fmn", "linf", {"steps": 30}, adv_lib_fmn, "predictions within the radius"),
+    Contest("cleverhans:projected_gradient_descent", "linf", {"nb_iter": 20}, cleverhans_pgd),
 )
 
 
