@@ -115,10 +115,16 @@ def probes(x: Tensor, assignment: Tensor, first: int, last: int, step: float) ->
     Returns:
         [n, 2 * (last - first), channel, height, width]: for each block x + h, then x - h.
     """
-    blocks = torch.arange(first, last, dtype=torch.int64, device=x.device).reshape(1, -1, 1, 1, 1)
-    moves = (assignment.unsqueeze(1) == blocks).to(x.dtype) * step
-    middle = x.unsqueeze(1)
-    return torch.stack([middle + moves, middle - moves], dim=2).flatten(1, 2)
+    size = x.shape[1] * x.shape[2] * x.shape[3]
+    flat = (assignment.flatten(1) - first).expand(x.shape[0], -1)
+    here = (flat >= 0) & (flat < last - first)
+    # Every variable moves in one pair of probes alone; those of other blocks add nothing to the first.
+    up = flat * (2 * size) + torch.arange(size, dtype=torch.int64, device=x.device)
+    up = torch.where(here, up, 0)
+    moves = here.to(x.dtype) * step
+    shown = x.flatten(1).repeat(1, 2 * (last - first))
+    shown = shown.scatter_add_(1, up, moves).scatter_add_(1, torch.where(here, up + size, 0), -moves)
+    return shown.reshape(x.shape[0], 2 * (last - first), x.shape[1], x.shape[2], x.shape[3])
 
 
 @kernel

@@ -167,18 +167,33 @@ class Ledger:
         if len(chosen) == 0:
             return
         if len(chosen) < len(rows):
-            images, rows, score, wrong = images[chosen], rows[chosen], score[chosen], wrong[chosen]
-        valid = self.valid(images, rows)
-        if not bool(valid.all()):
-            images, rows, score, wrong = images[valid], rows[valid], score[valid], wrong[valid]
-        broken = rows[wrong]
+            rows, score, wrong = rows[chosen], score[chosen], wrong[chosen]
+        taken, valid = self._best_of_each(images, rows, score, wrong, chosen)
+        best = rows[taken]
+        self.best[best] = images[chosen[taken]]
+        self.best_score[best] = score[taken]
+        if self.early_exit and not self.nearest:
+            self.broken[rows[valid & wrong]] = True
+
+    def _best_of_each(
+        self, images: Tensor, rows: Tensor, score: Tensor, wrong: Tensor, chosen: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Of every sample the valid question with the lowest score; and which questions are valid.
+
+        Where a sample is asked about many times at once, only its best question is looked at, if that settles
+        it; questions that were not looked at are not called valid.
+        """
         first = first_of_each(rows, score)
         if len(first) < len(rows):
-            images, rows, score = images[first], rows[first], score[first]
-        self.best[rows] = images
-        self.best_score[rows] = score
-        if self.early_exit and not self.nearest:
-            self.broken[broken] = True
+            any_wrong = torch.zeros_like(self.broken).index_fill_(0, rows[wrong], True)[rows[first]]
+            fits = self.valid(images[chosen[first]], rows[first])
+            if bool((fits & (wrong[first] == any_wrong)).all()):
+                return first, torch.zeros_like(wrong).index_fill_(0, first, True)
+        valid = self.valid(images[chosen], rows)
+        if bool(valid.all()):
+            return first, valid
+        fit = valid.nonzero().squeeze(1)
+        return fit[first_of_each(rows[fit], score[fit])], valid
 
     def _judged(self, rows: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Whether the attacker's aim is reached, and the margin that stands between."""

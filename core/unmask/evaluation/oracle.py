@@ -87,7 +87,7 @@ class Oracle:
         if member.alone:
             return torch.cat([module(images[i : i + 1].clone()) for i in range(len(images))])
         graph = images.requires_grad and torch.is_grad_enabled()
-        return self._in_pieces(self.form(module, graph), images, member.least)
+        return self._in_pieces(self.form(module, graph), images, member)
 
     def form(self, module: nn.Module, graph: bool) -> nn.Module:
         """What answers in the place of a module of the model.
@@ -126,7 +126,7 @@ class Oracle:
         logits: Tensor = module(images.clone(memory_format=torch.contiguous_format))
         return logits
 
-    def _in_pieces(self, module: Callable[[Tensor], Tensor], images: Tensor, least: int) -> Tensor:
+    def _in_pieces(self, module: Callable[[Tensor], Tensor], images: Tensor, member: Member) -> Tensor:
         """All rows in as few calls as the batch size allows.
 
         Where nothing is differentiated, a call that does not fit into memory is halved, and so are all later
@@ -135,26 +135,28 @@ class Oracle:
         parts, first = [], 0
         while first < len(images):
             left = len(images) - first
-            rows, size = self._next_call(left, least, images.device)
+            rows, size = self._next_call(left, member, images.device)
             try:
                 parts.append(_filled(module, images[first : first + rows], size))
             except torch.OutOfMemoryError:
-                if (images.requires_grad and torch.is_grad_enabled()) or size <= least:
+                if (images.requires_grad and torch.is_grad_enabled()) or size <= member.least:
                     raise
                 self._limit = padded(size // 2)
                 continue
             first += rows
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    def _next_call(self, left: int, least: int, device: torch.device) -> tuple[int, int]:
+    def _next_call(self, left: int, member: Member, device: torch.device) -> tuple[int, int]:
         """How many of the rows that are left go into the next call, and to how many it is filled up."""
+        if member.fixed is not None:
+            return min(left, member.fixed), member.fixed
         forms = self._forms
-        limit = max(self._limit, least)
+        limit = max(self._limit, member.least)
         if forms is not None and forms.compiled:
             size = bucket_for(left, limit)
             return min(size, left), size
         rows = call_sizes(left, limit)[0]
-        return rows, max(rows, least) if device.type == "cpu" else padded(rows)
+        return rows, max(rows, member.least) if device.type == "cpu" else padded(rows)
 
 
 def _filled(module: Callable[[Tensor], Tensor], images: Tensor, size: int) -> Tensor:

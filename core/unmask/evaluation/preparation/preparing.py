@@ -317,6 +317,8 @@ class Preparation:
             return "it draws random numbers when called"
         if any(member.alone for member in facts.members):
             return "it must be called one image at a time"
+        if any(member.fixed is not None for member in facts.members):
+            return "its answers depend on how many rows a call has"
         if facts.dtype != torch.float32:
             return f"its weights are {str(facts.dtype).removeprefix('torch.')}"
         return None
