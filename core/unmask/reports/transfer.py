@@ -89,8 +89,9 @@ def _ensemble(results: xr.Dataset, epsilon: float, radius: str) -> NumberTable:
     if str(best.item()):
         uniform, value = (100 * float(game[name]) for name in ("uniform", "value"))
         caption = (
-            "Expected accuracy of an ensemble in which one of the models, drawn anew for every query, "
-            f"answers. The attacker does best with examples made on {best.item()}; equal probabilities are "
+            f"Expected accuracy of an ensemble in which one of {', '.join(map(str, game[TARGET].values))}, "
+            "drawn anew for every query, answers. "
+            f"The attacker does best with examples made on {best.item()}; equal probabilities are "
             f"sure of {uniform:.2f} %, the best ones of {value:.2f} % (value of the matrix game, chosen and "
             "valued on the same samples)."
         )
