@@ -222,6 +222,8 @@ def _queries(value: Any, place: Place) -> int | None:
 def _seconds(value: Any, place: Place) -> float | None:
     if value is None:
         return None
+    if isinstance(value, str):  # an epsilon may be a fraction in text, a time may not
+        raise MisuseError(f"must be a number of seconds, not {shown(value)}.", where=place.where)
     number = float(convert(value, float, place))
     if number <= 0:
         raise UserError(f"must be more than 0 seconds, not {shown(value)}.", where=place.where)

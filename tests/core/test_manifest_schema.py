@@ -130,6 +130,7 @@ BROKEN = {
     "attack": ('square = "square"', 'square = "squere"'),
     "attack's option": ("restarts = 5", "restart = 5"),
     "timeout": ("timeout = 9.5", "timeout = -1"),
+    "timeout as a fraction": ("timeout = 9.5", 'timeout = "8/255"'),
     "attack with slash": ("[attacks.transfer]", '[attacks."a/b"]'),
     "gradient": ('"bypass"', '"bypas"'),
     "gradient's option": ("group = 5", "groop = 5"),
