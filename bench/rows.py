@@ -156,10 +156,16 @@ def zero_order_throughput(setting: Setting) -> Iterator[Found]:
 def zero_order_kernel(setting: Setting) -> Iterator[Found]:
     """The zero-order gradient in batches, against a loop over blocks: on a linear model and on ResNet-20."""
     linear = nn.Sequential(nn.Flatten(), nn.Linear(3072, 10)).eval().requires_grad_(False).to(setting.device)
-    for name, model in (("linear model", linear), ("ResNet-20", setting.model())):
+    resnet = setting.model()
+    for name, model, options in (
+        ("linear model", linear, {}),
+        ("ResNet-20 as given", resnet, {}),
+        ("ResNet-20 as large runs ask it", resnet, {"prepared": True}),
+        ("the same, fast", resnet, {"prepared": True, "half": True}),
+    ):
         images, labels = setting.samples_of(model, 4)
         gradient = FiniteDifference(square=4, group=1)
-        search = ours.Search(model, images, labels)
+        search = ours.Search(model, images, labels, **options)
 
         def batched(search: ours.Search = search, images: Tensor = images) -> None:
             gradient(search.task(), images, cross_entropy)  # noqa: B023

@@ -117,10 +117,12 @@ def test_a_searchs_first_questions_are_the_plain_models_whatever_is_asked_togeth
 @pytest.fixture(scope="module")
 def linear():
     generator = torch.Generator().manual_seed(0)
-    model = nn.Sequential(nn.Flatten(), nn.Linear(48, 8)).eval()
+    # The last layer alone would be computed in float32; the one before it changes nothing but the precision.
+    model = nn.Sequential(nn.Flatten(), nn.Linear(48, 48, bias=False), nn.Linear(48, 8)).eval()
     with torch.no_grad():
-        model[1].weight.copy_(torch.randn(8, 48, generator=generator) / 7)
-        model[1].bias.zero_()
+        model[1].weight.copy_(torch.eye(48))
+        model[2].weight.copy_(torch.randn(8, 48, generator=generator) / 7)
+        model[2].bias.zero_()
     images = torch.rand(64, 3, 4, 4, generator=generator)
     with torch.no_grad():
         labels = model(images).argmax(1)
@@ -129,7 +131,7 @@ def linear():
 
 def robust(model: nn.Sequential, images: Tensor, labels: Tensor, epsilon: float) -> np.ndarray:
     """Exact: a linear model's worst case in ball and box."""
-    weight, x = model[1].weight.detach().double(), images.flatten(1).double()
+    weight, x = model[2].weight.detach().double(), images.flatten(1).double()
     difference = weight[labels][:, None] - weight[None]
     low, high = (x - epsilon).clamp_min(0)[:, None], (x + epsilon).clamp_max(1)[:, None]
     worst = (difference * torch.where(difference > 0, low, high)).sum(2)

@@ -15,7 +15,14 @@ from unmask.evaluation.inspection import inspect_model
 from unmask.evaluation.oracle import Oracle
 from unmask.evaluation.preparation import preparing, probing
 from unmask.evaluation.preparation.folding import fold_batch_norm
-from unmask.evaluation.preparation.forms import Compilations, Form, Forms, build
+from unmask.evaluation.preparation.forms import (
+    Bfloat16,
+    Compilations,
+    Form,
+    Forms,
+    InSinglePrecision,
+    build,
+)
 from unmask.evaluation.preparation.workload import operations, passes
 
 
@@ -73,6 +80,21 @@ def test_folding_is_the_algebra_of_convolution_and_normalisation(problem) -> Non
     # In closed form for one channel: weight * gamma / sqrt(var + eps).
     scale = model.bn1.weight / (model.bn1.running_var + model.bn1.eps).sqrt()
     torch.testing.assert_close(folded.conv1.weight, model.conv1.weight * scale[:, None, None, None])
+
+
+def test_the_layer_that_gives_the_logits_stays_in_single_precision(problem) -> None:
+    """Its steps are then far finer than bfloat16's, of which there are 128 between powers of two."""
+    model, images, _ = problem
+    form = build("channels-last", model, images[:16], True, Compilations())
+    assert isinstance(form.gradient.module.linear, InSinglePrecision)
+    for module in (form.gradient, Bfloat16(form.gradient.module)):
+        assert next(m for m in module.modules() if isinstance(m, InSinglePrecision)).linear.weight.dtype == (
+            torch.float32
+        )
+        with torch.no_grad():
+            logits = module(images) / 20
+        assert not torch.equal(logits, logits.bfloat16().float())
+    assert type(model.linear) is nn.Linear
 
 
 def test_a_convolution_that_is_called_twice_is_not_folded() -> None:

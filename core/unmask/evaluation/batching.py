@@ -22,16 +22,26 @@ __all__ = [
     "padded",
     "rows_at_once",
     "samples_at_once",
+    "sizes_that_tell",
 ]
 
 QUANTUM = 8
-"""The fewest rows of a model call; smaller ones are filled up.
+"""The fewest rows of a call of most models; smaller calls are filled up.
 
-Matrix and convolution libraries choose other code for very small batches, whose last bits differ. From eight
-rows on, with few models from sixteen, a row's answer is the same, bit for bit, in batches of any size; where
-an inspection finds that it is not, the model is called one row at a time. On accelerators, where this is not
-asked, calls are filled up to multiples of this many rows.
+Matrix and convolution libraries choose other code for very small batches, whose last bits differ. From so
+many rows on (`LEAST` has what else there is) a row's answer is the same, bit for bit, in batches of any size;
+where an inspection finds that it is not, the model is called one row at a time. On accelerators, where this
+is not asked, calls are filled up to multiples of this many rows.
 """
+
+LEAST = (QUANTUM // 2, QUANTUM, 2 * QUANTUM)
+"""What the fewest rows of a call can be, the smallest first that does."""
+
+
+def sizes_that_tell(least: int) -> list[int]:
+    """Rows of the calls in which the same answers are looked for, where calls have at least so many."""
+    return [13, 6, 5, 4] if least < QUANTUM else [least + 11, least]
+
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from unmask.errors import MisuseError, UserError
-from unmask.evaluation.batching import QUANTUM
+from unmask.evaluation.batching import LEAST, QUANTUM, sizes_that_tell
 from unmask.evaluation.going_round import has_front_end
 from unmask.evaluation.rows import first_of_each
 from unmask.models.defended import Defended
@@ -248,10 +248,6 @@ def _logits_and_gradient(module: nn.Module, images: Tensor) -> tuple[Tensor, Ten
     return logits.detach(), gradient
 
 
-_BEYOND = (11, 0)
-"""Rows beyond the fewest of a call with which the same answers are looked for: 19 and 8, say."""
-
-
 def _steady_from(module: nn.Module, images: Tensor) -> int | None:
     """From how many rows on a row's last bits stay the same wherever it stands in a batch, if ever.
 
@@ -271,16 +267,13 @@ def _steady_from(module: nn.Module, images: Tensor) -> int | None:
         again = _logits_and_gradient(module, many[rows])
         return torch.equal(again[0], logits[rows]) and torch.equal(again[1], gradient[rows])
 
-    for least in (QUANTUM, 2 * QUANTUM):
-        if all(same_in_batches_of(least + more) for more in _BEYOND):
-            return least
-    return None
+    return next((least for least in LEAST if all(map(same_in_batches_of, sizes_that_tell(least)))), None)
 
 
 def _steady_at(module: nn.Module, images: Tensor, size: int) -> bool:
     """Whether a row's last bits stay the same wherever it stands in batches of one size.
 
-    So it is with matrix products whose rows all begin at full cache lines: the code is chosen by their number.
+    So it is with matrix products whose rows begin at full cache lines: the code is chosen by their number.
     """
     many = images.repeat(-(-3 * size // len(images)), 1, 1, 1)[: 3 * size]
     seen: dict[int, tuple[Tensor, Tensor]] = {}

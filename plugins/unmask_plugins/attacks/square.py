@@ -19,6 +19,9 @@ __all__ = ["Square"]
 _HALVINGS = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)
 """Of 10,000 iterations, those after which the share of the image that is painted over halves."""
 
+_AHEAD = 64
+"""Proposals whose random numbers are drawn together."""
+
 _TILES = 5
 """Squares along a side of the first point in l2 and l1."""
 
@@ -65,6 +68,8 @@ class Square:
             i: Iteration.
             lower: linf: the lowest point of ball and box.
             upper: linf: the highest.
+            drawn: linf: random words of 31 bits for the next proposals, int64 [sample, proposal, word]: row,
+                column, signs.
         """
 
         x: Tensor
@@ -72,6 +77,7 @@ class Square:
         i: int
         lower: Tensor | None = None
         upper: Tensor | None = None
+        drawn: Tensor | None = None
 
     def start(self, task: Task) -> State:
         """linf: vertical stripes one pixel wide at random corners. l2, l1: a grid of hills."""
@@ -85,7 +91,10 @@ class Square:
 
     def step(self, task: Task, state: State) -> State:
         """A proposal in a random square; kept where the loss rises."""
-        x = self._painted(task, state) if task.ball.norm == "linf" else self._moved(task, state)
+        if task.ball.norm == "linf" and state.i % _AHEAD == 0:
+            words = 2 + -(-state.x.shape[1] // 31)
+            state = attrs.evolve(state, drawn=task.random.integers(0, 2**31, (_AHEAD, words)))
+        x = self._painted(state) if task.ball.norm == "linf" else self._moved(task, state)
         loss = self._loss(task, x)
         better = loss > state.loss
         return attrs.evolve(
@@ -101,16 +110,20 @@ class Square:
         share = self.share / 2 ** sum(scaled > after for after in _HALVINGS)
         return min(max(round(math.sqrt(share * height * width)), least), height, width)
 
-    def _painted(self, task: Task, state: State) -> Tensor:
+    def _painted(self, state: State) -> Tensor:
         """Algorithm 2."""
         n, channels, height, width = state.x.shape
         s = self.side(state.i, height, width)
-        top = task.random.integers(0, height - s + 1)
-        left = task.random.integers(0, width - s + 1)
         side = torch.full((n,), s, dtype=torch.int64, device=state.x.device)
-        signs = task.random.signs((channels,))
         assert state.lower is not None
         assert state.upper is not None
+        assert state.drawn is not None
+        words = state.drawn[:, state.i % _AHEAD]
+        # By multiply and shift (Lemire 2019); a place's probability is off by at most 2**-31.
+        top = (words[:, 0] * (height - s + 1)) >> 31
+        left = (words[:, 1] * (width - s + 1)) >> 31
+        bits = (words[:, 2:, None] >> torch.arange(31, device=words.device)) & 1
+        signs = bits.flatten(1)[:, :channels] * 2 - 1
         return paint_squares(state.x, state.lower, state.upper, top, left, side, signs)
 
     def _moved(self, task: Task, state: State) -> Tensor:

@@ -51,6 +51,54 @@ class Form:
     folded: int = 0
 
 
+class InSinglePrecision(nn.Module):
+    """A linear layer that stays in float32 whatever its model is cast to.
+
+    As the last layer it gives logits in steps as fine as float32's: a search by scores sees small gains,
+    which bfloat16, with its eight bits, would round away.
+    """
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.linear = linear
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Logits."""
+        with torch.autocast(features.device.type, enabled=False):
+            logits: Tensor = self.linear(features.float())
+        return logits
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> InSinglePrecision:
+        moved: InSinglePrecision = super()._apply(  # type: ignore[no-untyped-call]
+            lambda tensor: tensor.to(fn(tensor).device), recurse
+        )
+        return moved
+
+
+def keep_logits_fine(model: nn.Module, images: Tensor) -> bool:
+    """Put the linear layer that the logits come from into single precision, if there is one.
+
+    Changes the model. It is the last one whose answers have the logits' shape; a scale may come after it.
+    """
+    answers: list[tuple[nn.Module, Any]] = []
+    layers: dict[nn.Module, tuple[nn.Module, str]] = {
+        m: (p, n) for p in model.modules() for n, m in p.named_children() if type(m) is nn.Linear
+    }
+    hooks = [m.register_forward_hook(lambda m, _, out: answers.append((m, out))) for m in layers]
+    try:
+        with torch.no_grad():
+            answer = model(images.clone())
+    finally:
+        for hook in hooks:
+            hook.remove()
+    for layer, given in reversed(answers):
+        if given.shape == answer.shape:
+            parent, name = layers[layer]
+            setattr(parent, name, InSinglePrecision(layer))
+            return True
+    return False
+
+
 class Autocast(nn.Module):
     """A module whose convolutions and matrix products run in bfloat16; float32 in, float32 out."""
 
@@ -97,6 +145,8 @@ def build(name: FormName, part: nn.Module, images: Tensor, half: bool, compilati
         folded = fold_batch_norm(work, images)
     if name not in ("eager", "folded"):
         work = work.to(memory_format=torch.channels_last)
+    if half:
+        keep_logits_fine(work, images)
     module: nn.Module = Autocast(work, images.device) if half else work
     forward = module
     if name == "torchscript":

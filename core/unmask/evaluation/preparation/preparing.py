@@ -19,6 +19,7 @@ from unmask.evaluation.batching import (
     padded,
     rows_at_once,
     samples_at_once,
+    sizes_that_tell,
 )
 from unmask.evaluation.inspection import ModelFacts
 from unmask.evaluation.oracle import Oracle
@@ -414,7 +415,9 @@ class Preparation:
         try:
             for member in facts.members:
                 for graph in (False, True):
-                    sizes = buckets(4 * QUANTUM)[::-1] if forms.compiled else probing.sizes_from(member.least)
+                    sizes = (
+                        buckets(4 * QUANTUM)[::-1] if forms.compiled else [32, *sizes_that_tell(member.least)]
+                    )
                     form = forms.of(member.module, graph=graph)
                     if probing.unsteady(form, shown[:TIMED], graph=graph, sizes=sizes):
                         return "a row's answer would depend on its batch"

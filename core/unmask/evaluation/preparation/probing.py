@@ -64,11 +64,6 @@ def disagreement(plain: nn.Module, form: nn.Module, images: Tensor, half: bool) 
     return None
 
 
-def sizes_from(least: int) -> list[int]:
-    """Rows of the batches in which a row's answers must be the same, `least` being the fewest of a call."""
-    return [3 * least, 2 * least - 3, least]
-
-
 def unsteady(form: nn.Module, images: Tensor, *, graph: bool, sizes: Sequence[int] = (24, 13, 8)) -> bool:
     """Whether a row's last bits change with its place or its batch, on the CPU; elsewhere not asked.
 
