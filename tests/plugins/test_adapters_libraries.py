@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 import random
+import subprocess
+import sys
 from importlib.util import find_spec
 
+import attrs
 import numpy as np
 import pytest
 import torch
@@ -291,6 +295,26 @@ def test_together_hands_over_the_whole_batch(problem):
     together = evaluated(problem, unmask.attack("foolbox:LinfPGD", **options, together=True), "linf")
     np.testing.assert_array_equal(together.forwards.values, apart.forwards.values)
     np.testing.assert_allclose(together.margin.values, apart.margin.values, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(c[1:], marks=needs(c[0]), id=c[1]) for c in (LAWS[0], LAWS[9])]
+)
+@pytest.mark.filterwarnings("ignore")
+def test_an_attack_can_be_sent_to_a_worker(problem, case):
+    """A process that has not imported the library finds it by itself."""
+    name, norm, options, _ = case
+    attack = unmask.attack(name, **options)
+    again = pickle.loads(pickle.dumps(attack.attack))
+    here, there = (evaluated(problem, attrs.evolve(attack, attack=a), norm) for a in (attack.attack, again))
+    np.testing.assert_array_equal(here.adversarial.values, there.adversarial.values)
+    code = (
+        "import pickle, sys; pickle.load(sys.stdin.buffer);"
+        "print('torch' in sys.modules, bool({'adv_lib', 'foolbox'} & set(sys.modules)))"
+    )
+    sent = pickle.dumps(attack.attack)
+    done = subprocess.run([sys.executable, "-c", code], input=sent, capture_output=True, check=True)
+    assert done.stdout.decode().split() == ["True", "False"]
 
 
 @needs("adv_lib")

@@ -57,6 +57,8 @@ class Offering:
             AttributeError: None of that name is offered.
             UserError: The installed version of the library does not have it.
         """
+        if name.startswith("_") or name in attrs.fields_dict(type(self)):
+            raise AttributeError(name)  # asked for while it is being made or unpickled
         listed = next((attack for attack in self.listed if name in attack.names), None)
         if listed is None:
             raise AttributeError(f"no attack '{name}' of {self.library.name} is offered")
@@ -70,16 +72,17 @@ class Offering:
         except AttributeError as error:
             raise UserError(f"{self.library} has no '{name}'.") from error
         options = options_of(theirs, hidden=self.hidden, relative=listed.relative, defaults=listed.defaults)
-        return _builder(name, listed, [*options, _TOGETHER], partial(self._run, theirs, listed.relative))
+        return _builder(name, listed, [*options, _TOGETHER], partial(self._run, name, listed.relative))
 
     def _run(
-        self, theirs: Any, relative: Mapping[str, float], options: Mapping[str, Any], problem: Problem
+        self, name: str, relative: Mapping[str, float], options: Mapping[str, Any], problem: Problem
     ) -> Tensor:
+        # By its name, so that an attack can be sent to a worker, which finds the library by itself.
         values = dict(options)
         for key, share in relative.items():
             if values.get(key) is None:
                 values[key] = share * problem.epsilon
-        return self.call(theirs, problem, values)
+        return self.call(self.find(name), problem, values)
 
 
 def _builder(
