@@ -157,35 +157,3 @@ def test_l1_steps_move_a_share_of_the_coordinates_that_the_box_lets_move(known, 
 
     corner = known.task_of(model, torch.ones_like(images), labels, "l1", 0.4)
     assert torch.equal(climbed(corner, corner.x, torch.ones_like(images), 0.1, 0.5), corner.x)
-
-
-@pytest.mark.parametrize("attack", ["pgd", "fgsm"])
-@pytest.mark.parametrize("peer", ["foolbox", "torchattacks"])
-def test_equal_settings_give_the_images_of_other_libraries(known, digits_net, peer, attack):
-    library = pytest.importorskip(peer)
-    net, images, labels = digits_net
-    right = net(images).argmax(1) == labels
-    images, labels = images[right], labels[right]
-    epsilon, size, steps = 0.1, 0.02, 7
-    if peer == "foolbox":
-        model = library.PyTorchModel(net, bounds=(0, 1), device="cpu")
-        made = (
-            library.attacks.LinfPGD(abs_stepsize=size, steps=steps, random_start=False)
-            if attack == "pgd"
-            else library.attacks.FGSM(random_start=False)
-        )
-        _, theirs, _ = made(model, images, labels, epsilons=epsilon)
-    else:
-        made = (
-            library.PGD(net, eps=epsilon, alpha=size, steps=steps, random_start=False)
-            if attack == "pgd"
-            else library.FGSM(net, eps=epsilon)
-        )
-        theirs = made(images, labels)
-    options = {"steps": steps, "step_size": size, "random_start": False} if attack == "pgd" else {}
-    ours = unmask.attack(attack, **options).attack
-    task = known.task_of(net, images, labels, "linf", epsilon)
-    state = ours.start(task)
-    for _ in range(ours.steps):
-        state = ours.step(task, state)
-    torch.testing.assert_close(state.x, theirs, rtol=0, atol=1e-5)
