@@ -54,7 +54,10 @@ def test_code_runs_and_prints_what_the_page_says(page, tmp_path, monkeypatch):
                 f"{page.name}:{block.line} says\n{block.code}\nand its code printed\n{printed[before]}"
             )
     monkeypatch.chdir(tmp_path)
+    missing = [library for library in catalog().of_libraries("attacks") if not library.installed]
     for block in page.blocks:
+        if any(f'"{library.name}:' in block.code for library in missing):
+            continue  # the options of what is not installed are not known
         if block.language == "toml" and (whole := snippets.completed(block.code)) is not None:
             check_manifest(parse_manifest(whole, folder=tmp_path, file=f"{page.name}:{block.line}"))
 
