@@ -239,7 +239,7 @@ def test_attacks_nest_and_models_are_referred_to() -> None:
         ({"max_queries": 0}, r"max_queries: must be at least 1, not 0"),
         ({"max_queries": True}, r"max_queries: must be a whole number"),
         ({"timeout": -1}, r"timeout: must be more than 0 seconds"),
-        ({"timeout": "soon"}, r"timeout: 'soon' is not a number"),
+        ({"timeout": "soon"}, r"timeout: must be a number of seconds, not 'soon'"),
         ({"max_queries": 1, "max-queries": 1}, "given twice"),
         ({"steps": 0}, r"attack\('climb'\)\.steps: .*must be >= 1"),
         ({"step-sise": 1}, r"no option 'step-sise'\. Did you mean 'step_size'"),
