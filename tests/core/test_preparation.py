@@ -13,7 +13,7 @@ import unmask
 from unmask.evaluation.batching import buckets
 from unmask.evaluation.inspection import inspect_model
 from unmask.evaluation.oracle import Oracle
-from unmask.evaluation.preparation import preparing, probing
+from unmask.evaluation.preparation import choosing, preparing, probing
 from unmask.evaluation.preparation.folding import fold_batch_norm
 from unmask.evaluation.preparation.forms import (
     Bfloat16,
@@ -235,7 +235,7 @@ def test_the_model_is_left_as_it_was(problem) -> None:
 
 def test_small_runs_are_not_prepared_and_large_ones_are(problem, monkeypatch) -> None:
     assert recorded(attacked(problem))["backend"] == "eager"
-    monkeypatch.setattr(preparing, "WORTH_PREPARING", 1.0)
+    monkeypatch.setattr(choosing, "WORTH_PREPARING", 1.0)
     monkeypatch.setattr(preparing, "PATIENCE", 3)
     record = recorded(attacked(problem))
     assert set(record["seconds-per-image"]) == {"channels-last", "folded", "eager"}
@@ -243,15 +243,15 @@ def test_small_runs_are_not_prepared_and_large_ones_are(problem, monkeypatch) ->
 
 @pytest.mark.parametrize("options", [{}, {"precision": "fast"}])
 def test_nothing_is_prepared_where_searches_are_short(problem, options, monkeypatch) -> None:
-    monkeypatch.setattr(preparing, "WORTH_PREPARING", 1.0)
-    monkeypatch.setattr(preparing.Preparation, "_choose", lambda *_: pytest.fail("prepared"))
+    monkeypatch.setattr(choosing, "WORTH_PREPARING", 1.0)
+    monkeypatch.setattr(choosing.Choosing, "choose", lambda *_: pytest.fail("prepared"))
     results = attacked(problem, attacks={"pgd": unmask.attack("pgd", steps=5)}, **options)
     assert "not prepared" in recorded(results)["note"]
     np.testing.assert_array_equal(results.margin, attacked(problem, prepare="eager").margin)
 
 
 def test_a_model_that_an_attack_has_changed_is_not_prepared(problem, monkeypatch) -> None:
-    monkeypatch.setattr(preparing, "WORTH_PREPARING", 1.0)
+    monkeypatch.setattr(choosing, "WORTH_PREPARING", 1.0)
     model, _, _ = problem
 
     def vandal(target, images, labels, budget, random):
@@ -268,7 +268,7 @@ def test_a_model_that_an_attack_has_changed_is_not_prepared(problem, monkeypatch
 
 
 def test_an_earlier_candidate_is_passed_over_only_when_clearly_slower() -> None:
-    preferred = preparing.Preparation._preferred
+    preferred = choosing.Choosing._preferred
     names = ["channels-last", "folded", "eager"]
     assert preferred(names, {"channels-last": 1.0, "folded": 0.95, "eager": 0.95})[0] == "channels-last"
     assert preferred(names, {"channels-last": 1.0, "folded": 0.5, "eager": 0.48})[0] == "folded"
@@ -276,13 +276,13 @@ def test_an_earlier_candidate_is_passed_over_only_when_clearly_slower() -> None:
 
 
 def test_a_run_that_goes_on_goes_on_with_what_was_chosen(problem, monkeypatch, tmp_path) -> None:
-    monkeypatch.setattr(preparing, "WORTH_PREPARING", 1.0)
+    monkeypatch.setattr(choosing, "WORTH_PREPARING", 1.0)
     monkeypatch.setattr(preparing, "PATIENCE", 0)
     first = attacked(problem, out=tmp_path)
     chosen = json.loads((tmp_path / "preparation.json").read_text())["model"]["backend"]
     for cell in (tmp_path / "cells").glob("*.cell"):
         cell.unlink()
-    monkeypatch.setattr(preparing.Preparation, "_seconds", lambda *_: pytest.fail("measured again"))
+    monkeypatch.setattr(choosing.Choosing, "_seconds", lambda *_: pytest.fail("measured again"))
     again = attacked(problem, out=tmp_path)
     assert recorded(again)["backend"] == chosen
     np.testing.assert_array_equal(again.margin, first.margin)
