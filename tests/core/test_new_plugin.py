@@ -78,7 +78,7 @@ def test_it_installs_passes_its_tests_and_runs_from_its_manifest(made: Path, tmp
     here = {"PYTHONPATH": str(site), "OMP_NUM_THREADS": "1", "UNMASK_CACHE": str(tmp_path / "cache")}
     out = run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"], made, **here)
     assert " passed" in out
-    manifest = (made / "manifest.toml").read_text().replace("samples = 50", "samples = 10")
+    manifest = (made / "manifest.toml").read_text().replace("samples = 100", "samples = 10")
     # Trained for one epoch: what is shown here is that it runs.
     manifest = manifest.replace(
         'use = "small-cnn"', 'use = "small-cnn"\nrecipe = { use = "standard", epochs = 1 }'
@@ -113,6 +113,11 @@ def test_the_command_says_what_comes_next(tmp_path: Path, capsys: pytest.Capture
         ("class", "a word of Python's"),
         ("Random", "a module that is there already"),
         ("torch", "a module that is there already"),
+        ("xarray", "installing the plugin would replace it"),
+        ("Scikit.Learn", "such as 'my-scikit-learn'"),
+        ("sklearn", "would hide the one that is installed"),
+        ("cleverhans", "such as 'my-cleverhans'"),
+        ("long" * 80, "has 320 letters"),
         ("unmask", "Unmask's own"),
         ("Unmask.Plugins", "Unmask's own"),
         ("pgd", "there is an attack 'pgd' already"),
@@ -124,6 +129,17 @@ def test_bad_names_are_refused_in_words(
     assert called("new-plugin", "--directory", str(tmp_path), "--", name) == 2
     assert words in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_plugin_that_is_installed_can_be_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = tmp_path / "site" / "old_walk-0.1.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: old-walk\nVersion: 0.1\n")
+    monkeypatch.syspath_prepend(str(info.parent))
+    with pytest.raises(UserError, match="would replace it"):
+        make_plugin("old-walk", tmp_path)
+    (info / "entry_points.txt").write_text("[unmask]\nattacks = old_walk.registration\n")
+    assert make_plugin("old-walk", tmp_path).is_dir()
 
 
 def test_nothing_is_overwritten_and_nothing_left_behind(

@@ -14,7 +14,21 @@ from unmask.errors import UserError
 __all__ = ["PluginNames"]
 
 _OURS = ("unmask", "unmask-plugins", "unmask-kernels")
-_TAKEN = ("tests", "test", "torch", "numpy", "attrs", "attr", "pytest")
+_TAKEN = (
+    "tests",
+    "test",
+    "conftest",
+    "torch",
+    "numpy",
+    "attrs",
+    "attr",
+    "pytest",
+    "mypy",
+    "ruff",
+    "hatchling",
+)
+_LONGEST = 100
+"""Letters; file systems take 255, of which other parts of the files' names need some."""
 
 
 @attrs.frozen
@@ -50,6 +64,11 @@ class PluginNames:
                 f"with a letter or digit at both ends.{hint}",
                 where="NAME",
             ) from None
+        if len(distribution) > _LONGEST:
+            raise UserError(
+                f"has {len(distribution)} letters; files are named after it, so that at most {_LONGEST} fit.",
+                where="NAME",
+            )
         module = distribution.replace("-", "_")
         if not module.isidentifier():
             raise UserError(

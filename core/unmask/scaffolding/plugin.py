@@ -42,6 +42,7 @@ def make_plugin(name: str, directory: Path) -> Path:
     """
     names = PluginNames.of(name)
     _refuse_taken(names)
+    _refuse_installed(names)
     folder = directory / names.distribution
     if not directory.is_dir():
         raise UserError("is no folder. Make it, or name another.", where="--directory", file=str(directory))
@@ -110,3 +111,33 @@ def _refuse_taken(names: PluginNames) -> None:
                 f"as 'my-{names.distribution}'.",
                 where="NAME",
             )
+
+
+def _refuse_installed(names: PluginNames) -> None:
+    """Refuse the name of another installed distribution, which would be replaced, or of a module of one."""
+    from importlib import metadata
+    from importlib.util import find_spec
+
+    from unmask.plugins.catalog import KINDS, catalog
+
+    try:
+        ours = bool(metadata.distribution(names.distribution).entry_points.select(group="unmask"))
+    except metadata.PackageNotFoundError:
+        spec = find_spec(names.module)
+        if spec is not None and spec.origin is not None:
+            what = f"makes the module '{names.module}', which would hide the one that is installed"
+        else:
+            # Not installed, and yet in everybody's mind another thing.
+            libraries = [library for kind in KINDS for library in catalog().of_libraries(kind)]
+            theirs = next((one for one in libraries if names.module == one.module), None)
+            if theirs is None:
+                return
+            what = f"is the library {theirs.name}"
+    else:
+        if ours:
+            return  # the plugin itself, made and installed before
+        what = "is a distribution that is installed, and installing the plugin would replace it"
+    raise UserError(
+        f"'{names.distribution}' {what}. Choose another name, such as 'my-{names.distribution}'.",
+        where="NAME",
+    )
