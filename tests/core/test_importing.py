@@ -146,14 +146,21 @@ def test_what_autoattack_itself_writes_is_read(tmp_path):
         (
             {**STATE, "_clean_accuracy": 0.1},
             {"norm": "linf", "epsilon": "1"},
-            "says that 2 samples were right",
+            "says that 2 of 20 samples were right",
         ),
-        ({**STATE, "_clean_accuracy": 0.83}, {"norm": "linf", "epsilon": "1"}, "is no whole number of 20"),
+        (
+            {**STATE, "_clean_accuracy": 0.83},
+            {"norm": "linf", "epsilon": "1"},
+            "of 20 samples. The file is damaged",
+        ),
         ({**CARD, "dataset": "own"}, {}, "does not say how many images of 'own' there were"),
         ({**CARD, "clean_acc": "89.695"}, {"samples": 100}, "is no whole number of 100 samples"),
         ({**CARD, "clean_acc": "high"}, {}, "must be a percentage"),
         ({**CARD, "autoattack_acc": "95"}, {}, "is above 'clean_acc'"),
         ({"clean_acc": "95", "corruptions_acc": "80"}, {}, "it is about common corruptions"),
+        ({**CARD, "eps": "8/0"}, {}, "Carmon2019Unlabeled.json: 'eps': '8/0' divides by zero"),
+        ({**CARD, "eps": "-1"}, {}, "Carmon2019Unlabeled.json: 'eps': must not be negative"),
+        (CARD, {"epsilon": "-1"}, "^--epsilon: must not be negative"),
         ({"accuracy": 1}, {}, "is neither a state file of AutoAttack"),
         ([], {}, "is neither a state file of AutoAttack"),
     ],
@@ -169,3 +176,27 @@ def test_no_json_is_exit_status_2(tmp_path, capsys):
         main(["import", str(tmp_path / "weights.pt"), "-o", str(tmp_path / "r.nc")])
     assert left.value.code == 2
     assert "cannot be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "content", [json.dumps(STATE)[:-40], "", "[" * 100_000], ids=["cut", "empty", "deep"]
+)
+def test_a_file_cut_short_is_refused_in_words(tmp_path, content):
+    (tmp_path / "state.json").write_text(content)
+    with pytest.raises(UserError, match="cannot be read"):
+        import_results(tmp_path / "state.json", Told(norm="linf", epsilon="1"))
+
+
+def test_nothing_that_is_read_is_written_over(file, tmp_path, capsys):
+    card, result = file(CARD), tmp_path / "results.nc"
+    assert CliRunner().invoke(app, ["import", str(card), "-o", str(result)]).exit_code == 0
+    for source, command in (
+        (card, ["import", str(card), "-o", str(card)]),
+        (result, ["report", str(tmp_path), "--format", "html", "-o", str(result)]),
+    ):
+        before = source.read_bytes()
+        with pytest.raises(SystemExit) as left:
+            main(command)
+        assert left.value.code == 2
+        assert "is the file that is read" in capsys.readouterr().err
+        assert source.read_bytes() == before

@@ -12,7 +12,7 @@ from unmask.errors import UserError
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["opened_result", "written"]
+__all__ = ["opened_result", "refuse_replacing", "written"]
 
 
 @contextmanager
@@ -24,9 +24,29 @@ def opened_result(path: Path) -> Iterator[xr.Dataset]:
     """
     from unmask.results.storage import opened
 
-    inside = path / "results.nc"
-    with opened(inside if inside.is_file() else path) as dataset:
+    with opened(_result_in(path)) as dataset:
         yield dataset
+
+
+def _result_in(path: Path) -> Path:
+    """The result file of a run folder; what is none is taken for the file itself."""
+    inside = path / "results.nc"
+    return inside if inside.is_file() else path
+
+
+def refuse_replacing(source: Path, output: Path) -> None:
+    """Refuse to write over what is read: it would be gone.
+
+    Raises:
+        UserError: Both are one file.
+    """
+    source = _result_in(source)
+    if source.exists() and output.exists() and output.samefile(source):
+        raise UserError(
+            "is the file that is read, and would be replaced. Name another file.",
+            where="--output",
+            file=str(output),
+        )
 
 
 @contextmanager

@@ -25,9 +25,11 @@ def import_file(
     ] = None,
 ) -> None:
     """Turn what another tool wrote into a result file, as far as it tells; nothing is made up."""
+    from unmask.cli.files import refuse_replacing
     from unmask.results.importing import Told, import_results
     from unmask.results.storage import save
 
+    refuse_replacing(file, output)
     results = import_results(file, Told(norm=norm, epsilon=epsilon, model=model, samples=samples))
     place = save(results, output)
     sizes = f"{results.sizes['sample']} samples"

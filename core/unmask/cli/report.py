@@ -55,8 +55,10 @@ def report(
     if interval is not None and interval not in INTERVALS:
         raise UserError(f"'{interval}' is unknown. {suggestion(interval, INTERVALS)}", where="--interval")
 
-    from unmask.cli.files import opened_result, written
+    from unmask.cli.files import opened_result, refuse_replacing, written
 
+    if output is not None:
+        refuse_replacing(results, output)
     with opened_result(results) as dataset:
         if format == "text" and output is None:
             from rich.console import Console

@@ -66,7 +66,7 @@ def import_results(file: Path, told: Told) -> xr.Dataset:
     """
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(
             f"cannot be read: {error}. Known: a state file of AutoAttack, a JSON card of RobustBench.",
             file=str(file),
@@ -94,10 +94,11 @@ def _from_state(state: EvaluationState, file: Path, told: Told) -> xr.Dataset:
     warnings = []
     clean = np.where(robust, 1.0, math.nan)
     if math.isfinite(state.clean_accuracy):
-        right = _count(state.clean_accuracy, n, "the clean accuracy", file)
+        right = _count(state.clean_accuracy, n, "'_clean_accuracy'", file, advice="The file is damaged.")
         if right < robust.sum():
             raise UserError(
-                f"says that {right} samples were right without an attack and {robust.sum()} still are.",
+                f"says that {right} of {n} samples were right without an attack and {robust.sum()} still "
+                "are.",
                 file=str(file),
             )
         if right == n:
@@ -148,7 +149,7 @@ def _from_card(card: Mapping[str, Any], file: Path, told: Told) -> xr.Dataset:
     if samples < 1:
         raise UserError(f"must be at least 1, not {samples}.", where="--samples")
     norm = _norm(told.norm or _known_norm(file.parent.name), file)
-    epsilon = _epsilon(told.epsilon or _text(card.get("eps")), file)
+    epsilon = _epsilon(told.epsilon, file, card.get("eps"))
     right = _count(_rate(card, "clean_acc", file), samples, "'clean_acc'", file)
     stand = _count(_rate(card, "autoattack_acc", file), samples, "'autoattack_acc'", file)
     if stand > right:
@@ -284,12 +285,23 @@ def _norm(text: str | None, file: Path) -> str:
     return known
 
 
-def _epsilon(text: str | None, file: Path) -> float:
+def _epsilon(text: str | None, file: Path, on_card: Any = None) -> float:
+    """The radius that the user says, or else the card."""
+    if text is not None:
+        return _radius(text, "--epsilon")
+    text = _text(on_card)
     if text is None:
         raise UserError("does not tell the radius. Tell it: --epsilon 8/255.", file=str(file))
-    epsilon = exact_float(text, "--epsilon")
+    try:
+        return _radius(text, "'eps'")
+    except UserError as error:
+        raise error.located(file=str(file)) from error
+
+
+def _radius(text: str, where: str) -> float:
+    epsilon = exact_float(text, where)
     if epsilon < 0:
-        raise UserError(f"must not be negative: {text}.", where="--epsilon")
+        raise UserError(f"must not be negative: {text}.", where=where)
     return epsilon
 
 
@@ -303,7 +315,9 @@ def _rate(card: Mapping[str, Any], key: str, file: Path) -> float:
     return percent / 100
 
 
-def _count(rate: float, samples: int, what: str, file: Path) -> int:
+def _count(
+    rate: float, samples: int, what: str, file: Path, *, advice: str = "How many were there? --samples N."
+) -> int:
     """How many samples a rate stands for.
 
     Raises:
@@ -312,7 +326,6 @@ def _count(rate: float, samples: int, what: str, file: Path) -> int:
     count = round(rate * samples)
     if abs(count / samples - rate) > 0.5e-4 + 1e-9:
         raise UserError(
-            f"{what}, {rate:.4%}, is no whole number of {samples} samples. How many were there? --samples N.",
-            file=str(file),
+            f"{what}, {rate:.4%}, is no whole number of {samples} samples. {advice}", file=str(file)
         )
     return count
