@@ -2,8 +2,8 @@
 
     python -m bench.paper --data DIR [--out FOLDER] [--samples N]
 
-DIR holds what README.md lists, and `cifar10-train-10000.npz` (in the form of the test images) besides. The same
-command goes on where an earlier one stopped. Prints the report as Markdown; docs/paper.md has what came out.
+DIR holds what README.md lists, and `cifar10-train-10000.npz` (in the form of the test images) besides. The
+same command goes on where an earlier one stopped. Prints the report as Markdown; docs/paper.md has what came out.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def main() -> int:
             said = attrs.evolve(said, data=attrs.evolve(said.data, samples=asked.samples))
         with progress_view("text") as view:
             assert isinstance(view, LogView)
-            results = run_manifest(said, asked.out, progress=view, training=TrainingView(view.train, view.say))
+            training = TrainingView(view.train, view.say)
+            results = run_manifest(said, asked.out, progress=view, training=training)
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
