@@ -3,7 +3,7 @@
     python -m bench.paper --data DIR [--out FOLDER] [--samples N]
 
 DIR holds what README.md lists, and `cifar10-train-10000.npz` (in the form of the test images) besides. The
-same command goes on where an earlier one stopped. Prints the report as Markdown; docs/paper.md has what came out.
+same command goes on where an earlier one stopped. Prints the report as Markdown; docs/paper.md has its table.
 """
 
 from __future__ import annotations
