@@ -188,6 +188,8 @@ def test_functions_are_models_too(problem):
         ({"attacks_to_run": ["square"]}, "version 'standard' has its own"),
         ({"is_tf_model": True}, "TensorFlow"),
         ({"model": 3}, "must be a model"),
+        ({"eps": -0.1}, "eps: must not be negative"),
+        ({"eps": "8/0"}, "eps: '8/0' divides by zero"),
     ],
 )
 def test_refusals(change, said):
@@ -207,3 +209,52 @@ def test_settings_that_do_nothing_cannot_be_set(problem):
     adversary.attacks_to_run = ["apgd"]
     with pytest.raises(UserError, match="Did you mean 'apgd-"):
         adversary.run_standard_evaluation(images, labels)
+    adversary.attacks_to_run = ["apgd-ce", "sqare"]
+    with pytest.raises(UserError, match="Did you mean 'square'"):
+        adversary.run_standard_evaluation(images, labels)
+
+
+@pytest.mark.parametrize(
+    ("images", "labels", "bs", "said"),
+    [
+        (lambda x: x * 255, lambda y: y, 250, "outside the bounds"),
+        (lambda x: x[:0], lambda y: y[:0], 250, "there is nothing to evaluate"),
+        (lambda x: x.numpy(), lambda y: y, 250, "x_orig: must be a torch.Tensor"),
+        (lambda x: x, lambda y: y[:3], 250, "for 40 images; give one class index each"),
+        (lambda x: x, lambda y: y.float(), 250, "class indices are integers"),
+        (lambda x: x, lambda y: y, 0, "bs: must be at least 1"),
+    ],
+)
+def test_wrong_input_is_refused_before_anything_is_told(problem, capsys, images, labels, bs, said):
+    net, x, y = problem
+    adversary = AutoAttack(net, eps="8/255", seed=0)
+    for evaluate in (adversary.run_standard_evaluation, adversary.clean_accuracy):
+        with pytest.raises(UserError, match=said):
+            evaluate(images(x), labels(y), bs=bs)
+    assert capsys.readouterr().out == ""
+
+
+def test_a_model_in_training_mode_is_refused_with_its_statistics_as_they_were(problem, capsys):
+    _, images, labels = problem
+    net = torch.nn.Sequential(torch.nn.BatchNorm2d(1), torch.nn.Flatten(), torch.nn.Linear(64, 10))
+    with pytest.raises(UserError, match="in training mode"):
+        AutoAttack(net, seed=0).run_standard_evaluation(images, labels)
+    assert net[0].num_batches_tracked == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_models_that_draw_leave_the_global_random_state_alone(problem):
+    net, images, labels = problem
+
+    class Noisy(torch.nn.Module):
+        def forward(self, x):
+            return net(x + 0.01 * torch.randn_like(x))
+
+    before = torch.random.get_rng_state()
+    AutoAttack(Noisy().eval(), verbose=False).clean_accuracy(images, labels)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_functions_are_called_where_the_script_says(problem):
+    adversary = AutoAttack(lambda x: x, device="meta", verbose=False)
+    assert {b.device.type for b in adversary._module(torch.device("cpu")).buffers()} == {"meta"}
