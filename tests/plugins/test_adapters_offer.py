@@ -19,6 +19,8 @@ from unmask.options import describe_options
 from unmask.plugins.catalog import Catalog, catalog, using
 from unmask_plugins.adapters.docstrings import documented_parameters
 from unmask_plugins.adapters.libraries import FOOLBOX
+from unmask_plugins.adapters.listing import Listed
+from unmask_plugins.adapters.offering import Offering
 
 ABSENT = Library("absent", "no_such_library", "no-such-library", "pip install no-such-library")
 
@@ -166,3 +168,28 @@ def test_options_are_the_librarys_own():
     assert attack.options["rel_stepsize"] == pytest.approx(0.01 / 0.3)
     assert attack.provider == f"unmask/builtin ({FOOLBOX})"
     assert attack.table()["use"] == "foolbox:LinfPGD"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"steps": -3}, "steps: must be at least 1"),
+        ({"steps": 0}, "steps: must be at least 1"),
+        ({"num_random_init": -1}, "num_random_init: must be at least 0"),
+        ({"max_halving": -1}, "at least 0"),
+    ],
+)
+def test_a_count_of_nothing_is_refused_where_a_library_would_do_nothing(options, said):
+    def theirs(model, steps: int = 5, num_random_init: int = 0, max_halving: int = 5, weight: float = 1.0):
+        """Theirs."""
+
+    offered = Offering(
+        ABSENT,
+        [Listed("theirs", "Theirs.", "Somebody 2020", ("linf",), "gradients", "within")],
+        lambda name: theirs,
+        lambda build, problem, values: problem.images,
+        hidden=("model",),
+    )
+    with pytest.raises(UserError, match=said):
+        offered.theirs(**options)
+    offered.theirs(steps=1, num_random_init=0, max_halving=0, weight=-1.0)

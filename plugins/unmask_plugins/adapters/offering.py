@@ -97,7 +97,13 @@ def _builder(
         if option.default is not inspect.Parameter.empty and option is not _TOGETHER
     }
 
+    least = {option.name: option.least for option in options}
+
     def build(**given: Any) -> LibraryAttack:
+        for key, value in given.items():
+            bound = least.get(key)
+            if bound is not None and value < bound:
+                raise UserError(f"must be at least {bound}, not {value}.", where=key)
         together = given.pop(_TOGETHER.name, False)
         return LibraryAttack(partial(run, {**defaults, **given}), together)
 

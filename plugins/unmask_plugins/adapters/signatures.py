@@ -18,6 +18,9 @@ __all__ = ["LibraryOption", "options_of"]
 
 _SIMPLE = (bool, int, float, str)
 _COUNTS = re.compile(r"(^|_)(nb|num|max|iter|steps?|samples|evals|iterations|restarts|queries|size)(_|s?$)")
+_NONE_AT_ALL = ("max_doubling", "max_halving", "proximal_steps", "search_iter")
+"""Counts that are more than zero by default, and by which zero is a choice of sense."""
+
 _TOLD = {
     "bool": bool,
     "boolean": bool,
@@ -44,6 +47,13 @@ class LibraryOption:
     annotation: Any
     default: Any
     text: str
+
+    @property
+    def least(self) -> int | None:
+        """The smallest value of a count; None for others. Libraries take less, and then do nothing."""
+        if self.annotation is not int or type(self.default) is not int or self.default < 0:
+            return None
+        return 0 if self.default == 0 or self.name in _NONE_AT_ALL else 1
 
 
 def options_of(
