@@ -1,4 +1,10 @@
-"""The project's attacks against the published ones, in one run, on small trained models."""
+"""The project's attacks against the published ones, in one run, on small trained models.
+
+The rule, over three seeds of 100 samples: ours leave on average at most one sample more than theirs, and our
+worst seed at most one more than their worst. No rule can be stricter for the runs one by one: at the same
+budget a run of either side differs from another run of the same side by up to three samples in linf and four
+in l2 (DLR), since their random starts differ.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +18,8 @@ import unmask
 pyautoattack = pytest.importorskip("pyautoattack")
 
 SEEDS = 3
+TARGETS = 4
+"""Classes that targeted stages go through, on both sides: the budget is the same, and the time half."""
 
 RADIUS = {
     ("standard", "linf"): 0.06,
@@ -78,6 +86,8 @@ def published(model, images, labels, stage, norm, epsilon, seed, queries) -> int
             stage, whole.apgd
         )
         attack.seed, attack.n_restarts = seed, restarts(stage, norm)
+        if stage in ("apgd-t", "fab-t"):
+            attack.n_target_classes = TARGETS
         if stage == "fab-t":
             attack.targeted = True
         elif stage == "square":
@@ -100,26 +110,29 @@ def ours(stage, norm, queries):
     return {
         "apgd-ce": untargeted,
         "apgd-dlr": {**untargeted, "loss": "dlr"},
-        "apgd-t": {"use": "apgd", "loss": "dlr", "targets": 5 if many else 9, "multi_epsilon": many},
-        "fab-t": {"use": "fab-t"},
+        "apgd-t": {"use": "apgd", "loss": "dlr", "targets": TARGETS, "multi_epsilon": many},
+        "fab-t": {"use": "fab-t", "targets": TARGETS},
         "square": {"use": "square", "queries": queries},
     }[stage]
 
 
 def compare(models, kind, norm, stages, queries=500, n=100):
-    """On the mean over three seeds no stage is more than one sample in 100 weaker."""
+    """No stage is more than one sample in 100 weaker: on the mean over three seeds, and at its worst seed."""
     images, labels = digits()
     images, labels = images[1437 : 1437 + n], labels[1437 : 1437 + n]
     model, epsilon = models[kind], RADIUS[kind, norm]
     attacks = {stage: ours(stage, norm, queries) for stage in stages}
-    left, theirs = dict.fromkeys(stages, 0), dict.fromkeys(stages, 0)
+    left: dict[str, list[int]] = {stage: [] for stage in stages}
+    theirs: dict[str, list[int]] = {stage: [] for stage in stages}
     for seed in range(SEEDS):
         found = unmask.evaluate(model, images, labels, attacks, [epsilon], norm, seed=seed)
         for stage in stages:
-            left[stage] += int(found.correct.sel(attack=stage).sum())
-            theirs[stage] += published(model, images, labels, stage, norm, epsilon, seed, queries)
-    weaker = {stage: (left[stage], theirs[stage]) for stage in stages if left[stage] > theirs[stage] + SEEDS}
-    assert not weaker
+            left[stage].append(int(found.correct.sel(attack=stage).sum()))
+            theirs[stage].append(published(model, images, labels, stage, norm, epsilon, seed, queries))
+    for stage in stages:
+        said = f"{stage}: ours leave {left[stage]}, theirs {theirs[stage]}"
+        assert sum(left[stage]) <= sum(theirs[stage]) + SEEDS, said
+        assert max(left[stage]) <= max(theirs[stage]) + 1, said
 
 
 @pytest.mark.parametrize("kind", ["standard", "adversarial"])
@@ -135,9 +148,13 @@ def test_no_weaker_than_the_published_targeted_attacks_in_linf(models, kind):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("norm", ["l2", "l1"])
-@pytest.mark.parametrize("kind", ["standard", "adversarial"])
-def test_no_weaker_than_the_published_attacks_in_the_other_norms(models, kind, norm):
-    compare(models, kind, norm, ["apgd-ce", "apgd-dlr", "apgd-t", "fab-t"])
+def test_no_weaker_than_the_published_attacks_in_the_other_norms(models, norm):
+    compare(models, "adversarial", norm, ["apgd-ce", "apgd-dlr", "apgd-t", "fab-t"])
+
+
+@pytest.mark.parametrize("norm", ["l2", "l1"])
+def test_no_weaker_than_the_published_untargeted_attacks_in_the_other_norms(models, norm):
+    compare(models, "standard", norm, ["apgd-ce", "apgd-dlr"])
 
 
 def suites(models, norm, attacks, n, **options):
