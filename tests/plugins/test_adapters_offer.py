@@ -162,6 +162,8 @@ def test_options_are_the_librarys_own():
         unmask.attack("foolbox:LinfPGD", stepps=3)
     with pytest.raises(UserError, match="must be a whole number"):
         unmask.attack("foolbox:LinfPGD", steps="many")
+    with pytest.raises(UserError, match=r"\.steps: steps must be at least 1, not -3"):
+        unmask.attack("foolbox:LinfPGD", steps=-3)
     attack = unmask.attack("foolbox:LinfPGD", steps=3)
     assert attack.use == "foolbox:LinfPGD"
     assert attack.options["steps"] == 3
@@ -173,9 +175,9 @@ def test_options_are_the_librarys_own():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"steps": -3}, "steps: must be at least 1"),
-        ({"steps": 0}, "steps: must be at least 1"),
-        ({"num_random_init": -1}, "num_random_init: must be at least 0"),
+        ({"steps": -3}, "steps must be at least 1"),
+        ({"steps": 0}, "steps must be at least 1"),
+        ({"num_random_init": -1}, "num_random_init must be at least 0"),
         ({"max_halving": -1}, "at least 0"),
     ],
 )
@@ -190,6 +192,6 @@ def test_a_count_of_nothing_is_refused_where_a_library_would_do_nothing(options,
         lambda build, problem, values: problem.images,
         hidden=("model",),
     )
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(ValueError, match=said):
         offered.theirs(**options)
     offered.theirs(steps=1, num_random_init=0, max_halving=0, weight=-1.0)

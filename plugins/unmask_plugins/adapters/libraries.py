@@ -30,7 +30,7 @@ ROBUSTBENCH = Library(
     "robustbench",
     "robustbench",
     "robustbench",
-    "pip install --no-deps robustbench gdown geotorch torchdiffeq pandas pyyaml requests 'setuptools<81' "
+    "pip install --no-deps robustbench gdown geotorch torchdiffeq pandas pyyaml requests "
     "(it pins timm 1.0.9)",
 )
 TRANSFORMERS = Library("transformers", "transformers", "transformers", "pip install 'unmask[hugging-face]'")

@@ -103,7 +103,7 @@ def _builder(
         for key, value in given.items():
             bound = least.get(key)
             if bound is not None and value < bound:
-                raise UserError(f"must be at least {bound}, not {value}.", where=key)
+                raise ValueError(f"{key} must be at least {bound}, not {value}")
         together = given.pop(_TOGETHER.name, False)
         return LibraryAttack(partial(run, {**defaults, **given}), together)
 
