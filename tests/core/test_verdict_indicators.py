@@ -120,12 +120,43 @@ def test_accuracy_above_chance_where_the_ball_is_wide(make_results: Make) -> Non
 
 def test_accuracy_above_chance_of_a_search_without_a_bound(make_results: Make, make_cell: MakeCell) -> None:
     lost = make_cell(np.ones(N), distance=np.where(share(0.6) > 0, np.inf, 0.7))
-    ds = results(make_results, {"pgd": lost, "square": share(1.0)})
+    ds = results(make_results, {"pgd": lost, "square": share(1.0)}, pgd={"steps": 100})
     ds = ds.assign_coords(search=("attack", ["nearest", "within"]))
     found = indicator(ds, "accuracy-above-chance")
     assert found.fired and found.effect == pytest.approx(0.5) and found.attack == "pgd"
     drawn = ds.assign_coords(randomness=("model", ["drawn"]))
     assert indicator(drawn, "accuracy-above-chance").samples == 0
+    # A short search stops on its way; one towards a class may have no way at all.
+    for settings in ({"steps": 99}, {"steps": 1000, "targeted": True, "target": 3}):
+        other = results(make_results, {"pgd": lost, "square": share(1.0)}, pgd=settings)
+        other = other.assign_coords(search=("attack", ["nearest", "within"]))
+        assert indicator(other, "accuracy-above-chance").samples == 0
+
+
+def test_what_another_gradient_attack_broke_does_not_stand(make_results: Make, make_cell: MakeCell) -> None:
+    lost = make_cell(np.ones(N), distance=np.where(share(0.6) > 0, np.inf, 0.7))
+    ds = results(make_results, {"pgd": lost, "x/pgd": share(0.05)}, pgd={"steps": 100})
+    ds = ds.assign_coords(attack=["fmn", "pgd"], search=("attack", ["nearest", "within"]))
+    assert not indicator(ds, "accuracy-above-chance").fired
+
+
+def test_a_search_for_one_class_is_no_measure_of_a_search_for_any(make_results: Make) -> None:
+    """Its failure says that this class is out of reach."""
+    cells = {"pgd": share(0.8), "square": share(0.3)}
+    name, aimed = "black-box-beats-white-box", {"targeted": True, "target": 3}
+    assert indicator(results(make_results, cells), name).fired
+    found = indicator(results(make_results, cells, pgd=aimed), name)
+    assert found.samples == 0 and "without a target" in found.advice
+    assert verdict(results(make_results, cells, pgd=aimed)).label == "inconclusive"
+    # Towards the same class they are equals, and an aimed one that does better needs no more.
+    assert indicator(results(make_results, cells, pgd=aimed, square=aimed), name).fired
+    assert indicator(results(make_results, cells, square=aimed), name).fired
+    elsewhere = {"targeted": True, "target": 4}
+    assert indicator(results(make_results, cells, pgd=aimed, square=elsewhere), name).samples == 0
+    plain = paired(make_results, {"loss": "margin"})
+    texts = [json.dumps({**json.loads(t), **({} if "margin" in t else aimed)}) for t in plain.settings.values]
+    told = plain.assign_coords(settings=("attack", np.array(texts, dtype=object)))
+    assert indicator(told, "loss-saturation").samples == 0
 
 
 def test_accuracy_rises_with_epsilon(make_results: Make, make_cell: MakeCell) -> None:

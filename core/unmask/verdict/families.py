@@ -34,6 +34,7 @@ class AttackRow:
         averaged: Its gradient is averaged over the model's randomness.
         within: It searches inside the ball; otherwise it seeks the nearest example, at any distance.
         diagnostic: The run added it for the verdict.
+        aim: The target that it was given, as JSON; "" where any wrong class will do.
     """
 
     name: str
@@ -44,6 +45,11 @@ class AttackRow:
     averaged: bool = False
     within: bool = True
     diagnostic: bool = False
+    aim: str = ""
+
+    def aims_no_higher_than(self, other: AttackRow) -> bool:
+        """Whether whatever the other achieves would also have been a success of this one."""
+        return self.aim in ("", other.aim)
 
 
 def attack_row(
@@ -59,6 +65,7 @@ def attack_row(
         averaged=_averaged(gradient, settings),
         within=search == "within",
         diagnostic=is_diagnostic(name),
+        aim=json.dumps(settings.get("target")) if settings.get("targeted") is True else "",
     )
 
 

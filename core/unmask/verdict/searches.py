@@ -73,6 +73,7 @@ class SearchComparison:
 def _as_long(plain: AttackRow, helped: AttackRow) -> bool:
     return (
         plain.use == helped.use
+        and plain.aims_no_higher_than(helped)
         and plain.steps is not None
         and helped.steps is not None
         and plain.steps >= max(helped.steps, WEAKEST_SEARCH)

@@ -17,7 +17,10 @@ from unmask.verdict.comparison import Finding
 from unmask.verdict.evidence import Radius
 from unmask.verdict.families import AttackRow
 
-__all__ = ["WIDE", "AboveChance", "RisesWithEpsilon"]
+__all__ = ["ENOUGH", "WIDE", "AboveChance", "RisesWithEpsilon"]
+
+ENOUGH = 100
+"""Steps without which a nearest search may end on its way to an example, on linear models too."""
 
 WIDE = 0.5
 """Share of the box's width from which a linf ball holds an image, uniform grey, that tells nothing."""
@@ -28,9 +31,10 @@ class AboveChance:
     """Accuracy does not fall to chance although the attacker may show almost any image (Athalye et al. 2018).
 
     It applies to white-box searches at linf radii of at least half the box's width, where every image can be
-    turned into the same grey one, and to those without a bound (nearest searches, whatever the norm; for
-    models that answer the same every time). The effect is the share of samples that none of them broke, less
-    chance, 1 over the number of classes; the test is binomial.
+    turned into the same grey one, and to those without a bound (nearest searches of at least `ENOUGH` steps,
+    whatever the norm; for models that answer the same every time). Searches for a given class take no part:
+    that class may be out of reach. The effect is the share of samples that no white-box attack broke, these
+    or others, less chance, 1 over the number of classes; the test is binomial.
     """
 
     name: ClassVar[str] = "accuracy-above-chance"
@@ -54,7 +58,9 @@ class AboveChance:
                 known = ~np.isnan(np.stack(standing)).all(axis=0)
             if not known.any():
                 continue
-            worst = np.fmin.reduce(np.stack(standing), axis=0)[known]
+            # What breaks a sample within less room breaks it here too.
+            others = [place.correct(place.of("white-box"))]
+            worst = np.fmin.reduce(np.stack([*standing, *others]), axis=0)[known]
             chance = 1 / _classes(place)
             count = math.ceil(float(worst.sum()) - 1e-9)
             names = [row.name for row in (*bounded, *unbounded)]
@@ -70,10 +76,16 @@ class AboveChance:
     def _candidates(self, place: Radius, last: bool) -> tuple[list[AttackRow], list[AttackRow]]:
         low, high = json.loads(place.results.attrs.get("bounds", "[0, 1]"))
         wide = place.results.attrs.get("norm") == "linf" and place.epsilon >= WIDE * (high - low)
-        white = place.of("white-box")
+        white = [row for row in place.of("white-box") if not row.aim]
         bounded = [row for row in white if row.within] if wide else []
-        unbounded = [row for row in white if not row.within] if last and place.deterministic else []
+        unbounded = (
+            [row for row in white if not row.within and _long(row)] if last and place.deterministic else []
+        )
         return bounded, unbounded
+
+
+def _long(row: AttackRow) -> bool:
+    return row.steps is not None and row.steps >= ENOUGH
 
 
 def _untouched(place: Radius, row: AttackRow) -> NDArray[np.float64]:
