@@ -212,6 +212,8 @@ class Ledger:
         what it denies once costs no further question. A sample that is broken keeps what broke it.
         """
         claimed = wrong | (score <= self.oracle.error)
+        if not bool(claimed.any()):
+            return wrong, torch.where(self.broken[rows], torch.inf, score)
         if distance is not None:
             better = distance < self.best_score[rows]
         else:
