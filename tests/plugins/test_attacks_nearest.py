@@ -206,3 +206,50 @@ def test_carlini_wagner_leads_by_its_confidence(known):
     ratio = state.size.numpy() / (truth * (1 + 0.5 / gap.squeeze(1).double().numpy()))
     assert ratio.min() >= 1 - 1e-5
     assert ratio.max() <= 1.05
+
+
+def distance_in_the_box(slope: Tensor, gap: float, image: Tensor, norm: str) -> float:
+    """Of the boundary gap + slope·δ = 0 from an image in [0, 1]; inf where the box does not reach it."""
+    rate = slope.abs()
+    room = torch.where(slope > 0, 1 - image, image)
+    if norm == "l1":  # the steepest values first, each up to the border
+        order = rate.argsort(descending=True)
+        gained = (rate * room)[order].cumsum(0)
+        j = int((gained < gap).sum())
+        if j == len(rate):
+            return math.inf
+        before = gained[j] - (rate * room)[order][j]
+        return float(room[order][:j].sum() + (gap - before) / rate[order][j])
+    low, high = 0.0, 1e6  # δ = min(s |slope|, room), by bisection over s
+    if float((rate * room).sum()) < gap:
+        return math.inf
+    for _ in range(200):
+        s = (low + high) / 2
+        short = float((rate * torch.minimum(s * rate, room)).sum()) < gap
+        low, high = (s, high) if short else (low, s)
+    return float(torch.minimum(high * rate, room).norm())
+
+
+@pytest.mark.parametrize(("norm", "more"), [("l2", 1.5), ("l1", 2.5)])
+@pytest.mark.parametrize("classes", [2, 10])
+def test_fmn_is_not_stopped_by_the_border_of_the_box(known, norm, more, classes):
+    """Half of the values lie at the border, where one direction leads nowhere."""
+    generator = torch.Generator().manual_seed(0)
+    size = 48
+    model = known.Linear(torch.randn(classes, size, generator=generator) / size**0.5).eval()
+    images = torch.rand((32, 3, 4, 4), generator=generator)
+    images = torch.where(images < 0.25, 0.0, torch.where(images > 0.75, 1.0, images))
+    labels = model(images).argmax(1).detach()
+    weight, logits = model.weight.detach().double(), model(images).detach().double()
+    truth = np.full(len(images), np.inf)
+    for i, label in enumerate(labels.tolist()):
+        for k in set(range(classes)) - {label}:
+            gap = float(logits[i, label] - logits[i, k])
+            reach = distance_in_the_box(weight[k] - weight[label], gap, images[i].flatten().double(), norm)
+            truth[i] = min(truth[i], reach)
+    found = unmask.evaluate(model, images, labels, {"a": unmask.attack("fmn", steps=150)}, [1.0], norm)
+    ratio = found.distance.values.squeeze() / truth
+    assert np.isfinite(truth).all() and np.isfinite(ratio).all()
+    assert ratio.min() > 1 - 1e-6
+    assert ratio.max() < (1.02 if classes == 2 else more), ratio.max()
+    assert np.median(ratio) < 1.02

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from unmask.evaluation.threat import Ball
 
-__all__ = ["project_both"]
+__all__ = ["project_both", "within_both"]
 
 
 def project_both(points: Tensor, ball: Ball, *, around: Tensor) -> Tensor:
@@ -24,15 +24,28 @@ def project_both(points: Tensor, ball: Ball, *, around: Tensor) -> Tensor:
     """
     if ball.norm not in ("l2", "l1"):
         return ball.project(points, around=around)
-    x, y = around.flatten(1).double(), (points.double() - around.double()).flatten(1)
+    radii = torch.full((len(points),), ball.epsilon, dtype=torch.float64, device=points.device)
+    nearest = within_both(points.double() - around.double(), radii, ball, around=around)
+    return ball.project(nearest.to(points.dtype), around=around)
+
+
+def within_both(δ: Tensor, radii: Tensor, ball: Ball, *, around: Tensor) -> Tensor:
+    """The nearest point to x + δ of the box and an l2 or l1 ball of each sample's own radius, float64.
+
+    Args:
+        δ: float64 [sample, ...].
+        radii: float64 [sample], 0 to infinity.
+        ball: Gives norm (``l2`` or ``l1``) and box; its own radius plays no part.
+        around: The clean images x.
+    """
+    x, y = around.flatten(1).double(), δ.flatten(1)
     low, high = ball.bounds
     room = torch.where(y > 0, high - x, x - low).clamp_min(0.0)
-    moved = (_nearest_l1 if ball.norm == "l1" else _nearest_l2)(y.abs(), room, ball.epsilon)
-    nearest = (x + moved * y.sign()).reshape(points.shape).to(points.dtype)
-    return ball.project(nearest, around=around)
+    moved = (_nearest_l1 if ball.norm == "l1" else _nearest_l2)(y.abs(), room, radii[:, None])
+    return (x + moved * y.sign()).reshape(δ.shape)
 
 
-def _nearest_l1(size: Tensor, room: Tensor, ε: float) -> Tensor:
+def _nearest_l1(size: Tensor, room: Tensor, ε: Tensor) -> Tensor:
     """l1 (Croce & Hein 2021, "Mind the box", proposition 1): min(max(|y| - λ, 0), u).
 
     u is the way to the border of the box and λ >= 0 the smallest number for which the whole is no longer than
@@ -54,7 +67,7 @@ def _nearest_l1(size: Tensor, room: Tensor, ε: float) -> Tensor:
     return torch.minimum((size - λ).clamp_min(0.0), room)
 
 
-def _nearest_l2(size: Tensor, room: Tensor, ε: float) -> Tensor:
+def _nearest_l2(size: Tensor, room: Tensor, ε: Tensor) -> Tensor:
     """l2, from the conditions of Karush, Kuhn and Tucker: min(s |y|, u).
 
     s is the largest number, at most 1, for which the whole is no longer than ε. The squared length rises with

@@ -11,6 +11,7 @@ from torch import Tensor
 from unmask.evaluation.task import GradientSource, Task
 from unmask_kernels.radii import shrink
 from unmask_plugins.attacks.aims import reached, wide
+from unmask_plugins.attacks.ball_and_box import within_both
 from unmask_plugins.attacks.losses import loss_named
 from unmask_plugins.attacks.validation import at_least, between, positive_or_none
 from unmask_plugins.gradients.autograd import Autograd
@@ -31,7 +32,9 @@ class FMN:
     In l0 the distance is the number of pixel values that differ, each channel's own, and a radius changes by
     at least one. The boundary's distance is estimated by the fewest values whose way to the border of the box
     gains enough, and the projection is onto ball and box together: by the size of the change alone, as
-    published, a value that the box stops early would keep its place before a more rewarding one.
+    published, a value that the box stops early would keep its place before a more rewarding one. In l2 and l1
+    too the projection is onto both, and the estimate counts only values that the box lets go on: as
+    published, the box takes back what the ball allows, and an image at its border may stay there for good.
 
     Attributes:
         steps: K, iterations.
@@ -101,8 +104,10 @@ class FMN:
         δ = (s.point - task.x).double() + α * direction
         if ball.norm == "l0":
             point = _fewest(task, δ, ε)
-        else:
+        elif ball.norm == "linf":
             point = (task.x.double() + shrink(δ, ε, ball.norm)).clamp(low, high)
+        else:
+            point = within_both(δ, ε, ball, around=task.x)
         return self.State(
             x=torch.where(wide(closer), s.point, s.x),
             size=size,
@@ -115,12 +120,13 @@ class FMN:
     def _to_boundary(task: Task, point: Tensor, g: Tensor, gap: Tensor) -> Tensor:
         """Distance of the linearised boundary."""
         norm = task.ball.norm
-        if norm != "l0":
-            dual: Tensor = torch.linalg.vector_norm(g, ord=_DUAL[norm], dim=1)
-            return gap / dual
         low, high = task.ball.bounds
         x = point.flatten(1).double()
-        gains = torch.where(g > 0, high - x, x - low).clamp_min(0.0) * g.abs()
+        room = torch.where(g > 0, high - x, x - low).clamp_min(0.0)
+        if norm != "l0":
+            dual: Tensor = torch.linalg.vector_norm(g * (room > 0), ord=_DUAL[norm], dim=1)
+            return gap / dual
+        gains = room * g.abs()
         gained = gains.sort(dim=1, descending=True).values.cumsum(1)
         return (gained < gap[:, None]).sum(1).double() + 1
 
