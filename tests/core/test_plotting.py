@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from unmask import plotting
 from unmask.cli.plot import KINDS, plot
+from unmask.dimensions import Status
 from unmask.errors import UserError
 from unmask.results import CellOutcome, save
 
@@ -75,6 +76,15 @@ def test_given_axes_are_used(results: xr.Dataset) -> None:
         plotting.plot_trace,
     ):
         assert draw(results, ax=ax) is ax
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_curve_of_failed_cells_alone_is_empty_without_a_warning(results: xr.Dataset) -> None:
+    failed = results.assign(
+        correct=results["correct"] * np.nan, status=xr.full_like(results["status"], Status.FAILED)
+    )
+    for model in ("a", None):
+        assert not plotting.plot_curve(failed, model=model).lines
 
 
 def test_heatmap(results: xr.Dataset) -> None:

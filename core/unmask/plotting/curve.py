@@ -56,6 +56,6 @@ def plot_curve(
     ax.set_ylim(-0.02, 1.02)
     ax.set_title(f"{title}, {n} samples, {100 * level:g} % intervals", fontsize=10)
     ax.grid(alpha=0.25)
-    if lines:
+    if ax.get_legend_handles_labels()[1]:
         ax.legend(fontsize=8)
     return ax
