@@ -11,7 +11,7 @@ import pytest
 
 import unmask
 from unmask.cli import main as command_line
-from unmask.entries import AttackEntry, DataEntry, EnsembleEntry
+from unmask.entries import AttackEntry, DataEntry, EnsembleEntry, Library
 from unmask.errors import UserError
 from unmask.markers import hookimpl
 from unmask.plugins.catalog import Catalog, using
@@ -155,6 +155,20 @@ def test_plugins_tells_who_offers_what_and_what_failed(run: Any) -> None:
     assert ["alpha/main", "0", "Offers", "1 ensemble, 2 attacks"] in rows(out)
     assert "1 failed to load:" in out
     assert "gamma/main (version 0): RuntimeError: needs [a] licence" in out
+
+
+def test_plugins_counts_what_comes_from_other_libraries_apart(run: Any) -> None:
+    library = Library("toolbox", "toolbox", "toolbox", install="pip install toolbox")
+
+    class Adapter:
+        @hookimpl
+        def unmask_attacks(self) -> Any:
+            ours = AttackEntry("own", "Our own.", "", build=Search)
+            return [ours, *(attrs.evolve(ours, name=f"toolbox:{k}", library=library) for k in "abc")]
+
+    with using(Catalog.from_plugins({"beta/main": Adapter()})):
+        status, out, _ = run("plugins")
+    assert (status, ["beta/main", "0", "Adapter", "1 attack, 3 of other libraries"] in rows(out)) == (0, True)
 
 
 def test_version_and_help(run: Any) -> None:

@@ -22,10 +22,12 @@ def plugins() -> None:
     table.add_column("offers", ratio=1)
     for plugin in installed.plugins:
         counts = [
-            f"{len(entries)} {singular(kind) if len(entries) == 1 else kind}"
+            f"{len(own)} {singular(kind) if len(own) == 1 else kind}"
             for kind, entries in plugin.offers.items()
-            if entries
+            if (own := [entry for entry in entries if entry.library is None])
         ]
+        if others := sum(entry.library is not None for e in plugin.offers.values() for entry in e):
+            counts.append(f"{others} of other libraries")
         if plugin.kernels is not None:
             counts.append("kernels")
         offers = ", ".join(counts) or "nothing"
