@@ -163,12 +163,14 @@ def test_plugins_counts_what_comes_from_other_libraries_apart(run: Any) -> None:
     class Adapter:
         @hookimpl
         def unmask_attacks(self) -> Any:
-            ours = AttackEntry("own", "Our own.", "", build=Search)
-            return [ours, *(attrs.evolve(ours, name=f"toolbox:{k}", library=library) for k in "abc")]
+            ours = AttackEntry("own", "Our own.", "Someone 2020", build=Search)
+            return [ours, *(attrs.evolve(ours, name=k, library=library) for k in "abc")]
 
     with using(Catalog.from_plugins({"beta/main": Adapter()})):
         status, out, _ = run("plugins")
-    assert (status, ["beta/main", "0", "Adapter", "1 attack, 3 of other libraries"] in rows(out)) == (0, True)
+    assert status == 0
+    assert "failed" not in out, out
+    assert rows(out)[1] == ["beta/main", "0", "Adapter", "1 attack, 3 of other libraries"]
 
 
 def test_version_and_help(run: Any) -> None:
