@@ -85,7 +85,8 @@ class AboveChance:
 
 
 def _long(row: AttackRow) -> bool:
-    return row.steps is not None and row.steps >= ENOUGH
+    """Whether it arrives; what a run adds for its verdict strides through the whole box in few steps."""
+    return row.diagnostic or (row.steps is not None and row.steps >= ENOUGH)
 
 
 def _untouched(place: Radius, row: AttackRow) -> NDArray[np.float64]:
