@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import torch
 
@@ -26,14 +27,28 @@ def used(setting: Setting, mine: bool) -> int:
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.max_memory_allocated()
     else:
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        before = _peak()
     if mine:
         search.run(PGD(steps=STEPS))
     else:
         peers.bare_pgd(model, images, labels, STEPS)
     if setting.device.type == "cuda":
         return torch.cuda.max_memory_allocated() - before
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+    return _peak() - before
+
+
+def _peak() -> int:
+    """The most memory that this process has held.
+
+    `getrusage` would begin with what the process held that started this one.
+    """
+    try:
+        for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def compared(setting: Setting) -> tuple[int, int]:
