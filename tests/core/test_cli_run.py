@@ -148,6 +148,13 @@ def test_a_changed_manifest_is_refused_and_fresh_keeps_the_old_run(folder, capsy
     message = capsys.readouterr().err
     assert "attack 'pgd'" in message
     assert "--fresh" in message
+    (folder / "small.toml").write_text(MANIFEST.replace('"0.3"]', '"0.25"]').replace("seed = 1", "seed = 2"))
+    assert run("run", "small.toml", "-o", "out") == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert "epsilons ([0.0, 0.3], now [0.0, 0.25]), seed (1, now 2)." in message
+    (folder / "small.toml").write_text(
+        MANIFEST.replace("steps = 12\n\n[attacks.bpda]", "steps = 13\n\n[attacks.bpda]")
+    )
     assert run("run", "small.toml", "-o", "out", "--fresh") == 0
     assert (folder / "out.1/results.nc").exists()
 

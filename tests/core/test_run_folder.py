@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from unmask.errors import UserError
 from unmask.results import CellOutcome, CleanOutcome, RunFolder
 
-PRINT = {"manifest": "aa", "model backbone": "bb", "samples": "cc"}
+PRINT = {"manifest": "aa" * 32, "model backbone": "bb" * 32, "samples": "cc" * 32, "seed": "0"}
 KEY = {"model": "a", "attack": "pgd", "epsilon": 0.1, "shard": 0}
 MakeCell = Callable[..., CellOutcome]
 
@@ -85,12 +85,13 @@ def test_a_cell_under_another_name_is_not_taken(make_cell: MakeCell, tmp_path: P
 
 def test_another_run_is_refused_and_moved_aside(make_cell: MakeCell, tmp_path: Path) -> None:
     RunFolder(tmp_path / "run", PRINT).save_cell(KEY, make_cell([1, 0]))
-    other = {"manifest": "zz", "samples": "cc", "settings": "dd"}
+    other = {"manifest": "zz" * 32, "samples": "cc" * 32, "settings": "dd" * 32, "seed": "1"}
     with pytest.raises(UserError) as refused:
         RunFolder(tmp_path / "run", other)
     message = str(refused.value)
     assert "manifest (changed)" in message and "model backbone (gone)" in message
     assert "settings (new)" in message and "samples" not in message
+    assert "seed (0, now 1)" in message
     assert "--fresh" in message and str(tmp_path / "run") in message
 
     fresh = RunFolder(tmp_path / "run", other, fresh=True)

@@ -59,7 +59,7 @@ def of_settings(settings: Mapping[str, Any]) -> str:
 
 
 def of_plan(plan: Plan, models: Mapping[str, nn.Module], precision: str, prepare: str) -> dict[str, str]:
-    """A hash for each part that the outcome depends on; batch size and device are none of them."""
+    """What the outcome depends on, a hash or a short text for each; batch size and device are none of it."""
     settings = plan.settings
     parts = {f"model '{name}'": of_model(model) for name, model in models.items()}
     parts |= {
@@ -77,23 +77,21 @@ def of_plan(plan: Plan, models: Mapping[str, nn.Module], precision: str, prepare
         for name, attack in plan.attacks.items()
     }
     parts["samples"] = of_samples(plan.data)
-    parts[
-        "settings (norm, bounds, epsilons, seed, draws, protocol, limits, precision, form, kept examples)"
-    ] = of_settings(
-        {
-            "norm": settings.norm,
-            "bounds": settings.bounds,
-            "epsilons": [epsilon.hex() for epsilon in plan.epsilons],
-            "seed": settings.seed,
-            "draws": settings.draws,
-            "protocol": settings.protocol,
-            "max_queries": settings.max_queries,
-            "timeout": settings.timeout,
-            "precision": precision,
-            "prepare": prepare,
-            "keep_examples": settings.keep_examples,
-        }
-    )
+    chosen = {
+        "norm": settings.norm,
+        "bounds": settings.bounds,
+        "epsilons": plan.epsilons,
+        "seed": settings.seed,
+        "draws": settings.draws,
+        "protocol": settings.protocol,
+        "max-queries": settings.max_queries,
+        "timeout": settings.timeout,
+        "precision": precision,
+        "prepare": prepare,
+        "keep-examples": settings.keep_examples,
+    }
+    # As text, not hashed, so that a refusal can say what it was and what it is now.
+    parts |= {name: json.dumps(value, default=str) for name, value in chosen.items()}
     parts["installed versions"] = of_settings(
         {name: version for name, version in versions().items() if name in ("unmask", "torch")}
     )

@@ -95,7 +95,9 @@ def verdict_headline(results: xr.Dataset, model: str, verdict: Verdict) -> str:
         f"At epsilon {epsilon_text(radius)} it keeps {percent(left)} % accuracy under the worst attack run"
     )
     if math.isnan(left):
-        standing = f"At epsilon {epsilon_text(radius)} no attack has been run on it"
+        failed = bool((results["status"].sel({MODEL: model}) == Status.FAILED.value).any())
+        what = "no attack on it came to its end" if failed else "no attack has been run on it"
+        standing = f"At epsilon {epsilon_text(radius)} {what}"
     if verdict.label == "no-sign":
         return f"its score is what it seems. {standing}, and nothing suggests that a gradient misled one."
     return f"cannot be told yet. {standing}. {verdict.advice}"

@@ -24,6 +24,8 @@ __all__ = ["RunFolder"]
 
 _MAGIC = b"unmask-outcome 1\n"
 _LAYOUT = 1
+_HASH = 64
+"""Characters of a hash."""
 
 AnyOutcome = TypeVar("AnyOutcome", CellOutcome, CleanOutcome)
 
@@ -33,8 +35,8 @@ class RunFolder:
 
     Args:
         path: The folder; made when missing.
-        fingerprint: What the outcomes depend on, a hash for each part (manifest, every model's weights,
-            samples, attacks, settings). A folder that belongs to another fingerprint is refused.
+        fingerprint: What the outcomes depend on, a hash or a short text for each part (every model, the
+            samples, every attack, every setting). A folder that belongs to another fingerprint is refused.
         fresh: Start anew: a folder with another run in it is moved aside (``<name>.1``, ``.2``, ...).
         exclusive: Keep other processes out until `release`.
         warn: Told, in a sentence, when there is no room for a finished cell any more.
@@ -133,7 +135,7 @@ class RunFolder:
             raise UserError(f"was written by another version of Unmask. {way_out}", file=str(self._record))
         now = self._fingerprint
         changed = [
-            f"{part} ({'new' if part not in known else 'gone' if part not in now else 'changed'})"
+            f"{part} ({_difference(known.get(part), now.get(part))})"
             for part in sorted({*known, *now})
             if known.get(part) != now.get(part)
         ]
@@ -254,6 +256,15 @@ class RunFolder:
             self.warnings.append(f"{path}: belongs to another cell; it is computed again.")
             return None
         return outcome
+
+
+def _difference(known: str | None, now: str | None) -> str:
+    """How two values of a fingerprint differ; hashes tell nothing more."""
+    if known is None or now is None:
+        return "new" if known is None else "gone"
+    if max(len(known), len(now)) < _HASH:
+        return f"{known}, now {now}"
+    return "changed"
 
 
 def _move_aside(path: Path) -> Path:
