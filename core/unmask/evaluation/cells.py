@@ -96,6 +96,7 @@ def attack_cell(
     carried: CellOutcome | None = None,
     spared: NDArray[np.bool_] | None = None,
     alone: bool = False,
+    patient: bool = False,
     on_step: Callable[[int, int, int], None] = lambda done, total, standing: None,
     deadline: float | None = None,
 ) -> CellOutcome:
@@ -113,6 +114,7 @@ def attack_cell(
             there counts here as well.
         spared: Samples that are not to be attacked [sample].
         alone: Attack what fell at smaller radii too, and keep how that went as `raw_correct`.
+        patient: The model itself answers the first questions about a sample, before it is prepared.
         on_step: Told the progress of an iterative attack.
         deadline: `time.monotonic()` at which the door closes.
 
@@ -169,6 +171,7 @@ def attack_cell(
                 targets=None if targets is None else targets[rows],
                 max_queries=queries,
                 deadline=deadline,
+                patience=oracle.patience if patient else 0,
             )
             if earlier is not None:
                 ledger.carry_on(earlier, kept)
@@ -233,7 +236,7 @@ def _near_misses(standing: Standing, rows: Tensor, ledger: Ledger) -> Tensor:
 
     What the model itself answered every question about, in single precision, is none of them.
     """
-    misled = (ledger.forwards - ledger.begun > ledger.oracle.patience) & (standing.report.missed[rows] > 0)
+    misled = (ledger.forwards - ledger.begun > (ledger.patience or 0)) & (standing.report.missed[rows] > 0)
     if not bool(misled.any()):
         return rows[:0]
     return (misled & (standing.report.gap[rows] <= ledger.oracle.error)).nonzero().squeeze(1)

@@ -147,6 +147,7 @@ def _attacked(
                 carried=None if carried is None else carried.select(rows),
                 spared=None if spared is None else spared[rows],
                 alone=request.attack in plan.alone,
+                patient=plan.is_first(request.attack, request.epsilon),
                 on_step=on_step,
                 deadline=deadline,
             )

@@ -50,6 +50,8 @@ class Ledger:
         targets: Classes to be reached, int64 [sample]: a sample is broken when it is classified so.
         max_queries: Forwards allowed per sample.
         deadline: `time.monotonic()` at which the cell is over.
+        patience: This search's first questions about a sample that the plain model answers; None: as many as
+            the oracle says.
     """
 
     oracle: Oracle
@@ -62,6 +64,7 @@ class Ledger:
     targets: Tensor | None = None
     max_queries: int | None = None
     deadline: float | None = None
+    patience: int | None = None
     forwards: Tensor = attrs.field(init=False)
     backwards: Tensor = attrs.field(init=False)
     broken: Tensor = attrs.field(init=False)
@@ -80,6 +83,8 @@ class Ledger:
 
         self.forwards = column(torch.int64)
         self.begun = self.forwards.clone()
+        if self.patience is None:
+            self.patience = self.oracle.patience
         self.backwards = column(torch.int64)
         self.broken = column(torch.bool)
         self.best = self.clean.clone()
@@ -120,13 +125,12 @@ class Ledger:
         A search that soon succeeds is over before a faster form of the model would pay. Counted for every
         sample alone, so that the answers do not depend on which samples are asked about together. None: none.
         """
-        patience = self.oracle.patience
-        if not patience:
+        if not self.patience:
             return None
         asked = self.forwards[rows] - self.begun[rows]
-        if len(rows) == 0 or int(asked.amin()) >= patience:
+        if len(rows) == 0 or int(asked.amin()) >= self.patience:
             return None
-        return asked + occurrence(rows) < patience
+        return asked + occurrence(rows) < self.patience
 
     def saw_gradient(self, rows: Tensor, gradient: Tensor) -> None:
         """Count a backward pass of these rows and note the health of what came through."""

@@ -81,6 +81,11 @@ class Plan:
         """A model by its name."""
         return next(subject for subject in self.subjects if subject.name == name)
 
+    def is_first(self, attack: str, epsilon: float) -> bool:
+        """Whether this is the first search of the run, after which its models may have fallen altogether."""
+        first = next((name for name, known in self.attacks.items() if not is_suite(known)), None)
+        return attack == first and epsilon in (self.epsilons[0], math.inf)
+
     def covered(self, attack: str, shard: int) -> int:
         """How many samples of a shard, the first ones, an attack is run on."""
         first = shard * self.SHARD

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Preparation", "Prepared"]
 
 PATIENCE = 8
-"""A search's first questions about a sample that the model itself answers, where the form is left to `auto`.
+"""The first search's first questions about a sample that the model itself answers, with `auto`.
 
 On a model that is not robust most samples fall within these, before a faster form would have paid for being
 made and checked; it is made when a sample stands longer.
