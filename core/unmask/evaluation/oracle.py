@@ -24,6 +24,7 @@ class Oracle:
         forms: Gives the faster forms that answer in the place of the model's parts, and how many rows a call
             of them has; called at the first question that they are to answer. None: the model itself answers.
         patience: A search's first questions about a sample that the model itself answers.
+        alone: Calls of the forms have one row.
 
     Attributes:
         facts: What the inspection found.
@@ -39,6 +40,7 @@ class Oracle:
         batch_size: int,
         forms: Callable[[], tuple[Forms | None, int]] | None = None,
         patience: int = 0,
+        alone: bool = False,
     ) -> None:
         self.facts = facts
         self.classes = facts.classes
@@ -46,6 +48,7 @@ class Oracle:
         self.plain = self if forms is None else Oracle(facts, batch_size)
         self.patience = 0 if forms is None else patience
         self._limit = padded(batch_size)
+        self._alone = alone
         self._asked_for = forms
         self._found: Forms | None = None
 
@@ -151,6 +154,8 @@ class Oracle:
         if member.fixed is not None:
             return min(left, member.fixed), member.fixed
         forms = self._forms
+        if self._alone and forms is not None:
+            return 1, 1
         limit = max(self._limit, member.least)
         if forms is not None and forms.compiled:
             size = bucket_for(left, limit)

@@ -67,7 +67,9 @@ class Subject:
         if self.prepared is None:
             return [self.oracle]
         search, again = self.prepared.search, self.prepared.again
-        return [again] if nearest or search is again else [search, again]
+        if nearest:
+            return [self.prepared.single]
+        return [search] if search is again else [search, again]
 
 
 @attrs.frozen

@@ -72,12 +72,10 @@ class Chosen:
 
     Attributes:
         forms: Those that searches ask; None: the model itself.
-        single: The same in float32; None: the model itself.
         rows: The rows of a call.
     """
 
     forms: Forms | None
-    single: Forms | None
     rows: int
 
 
@@ -113,14 +111,12 @@ class Choosing:
             kept: What was chosen before.
         """
         started = time.perf_counter()
-        forms = single = None
+        forms = None
         heavy = self.purpose.prepare == "auto" and self._is_heavy(facts, shown)
         if kept.get("backend") == "eager" and kept.get("precision") == "float32":
             record |= {key: kept[key] for key in ("note", "passed-over") if key in kept}
         elif self.purpose.half or heavy or self.purpose.prepare != "auto":
             record["backend"], forms = self._chosen(facts, shown, record, heavy, kept.get("backend"))
-            if self.purpose.half and forms is not None:
-                single = self._in_single_precision(facts, shown)
         most = padded(record["batch-size"])
         if forms is not None and self.purpose.half:
             # Half the memory for each value.
@@ -130,12 +126,18 @@ class Choosing:
             rows = self._rows(facts, forms, shown, most)
         record["rows-per-call"] = rows
         record["prepared-in"] = round(time.perf_counter() - started, 3)
-        return Chosen(forms, single, rows)
+        return Chosen(forms, rows)
 
-    def _in_single_precision(self, facts: ModelFacts, shown: Tensor) -> Forms | None:
-        """The forms that near misses are searched again by."""
+    def single(self, facts: ModelFacts, shown: Tensor, *, alone: bool) -> Forms | None:
+        """The forms in float32 of a model that is searched in half precision; None: the model itself.
+
+        Args:
+            facts: What the inspection found.
+            shown: Clean images, a few.
+            alone: They are asked about one row at a time, so that no other can change a row's answer.
+        """
         made = self._made("channels-last", facts, shown, half=False)
-        if isinstance(made, str) or self._problem(facts, made, shown, half=False) is not None:
+        if isinstance(made, str) or self._problem(facts, made, shown, half=False, alone=alone) is not None:
             return None
         self._measure_error(facts, made, shown)
         return made
@@ -148,20 +150,22 @@ class Choosing:
     def _candidates(self, heavy: bool) -> list[FormName]:
         if self.purpose.prepare == "auto":
             # In this order: a later one must be clearly slower to be passed over.
-            return ["channels-last", "folded", "eager"] if heavy else ["channels-last"]
+            return (
+                ["channels-last", "folded", "eager"] if heavy and not self.purpose.half else ["channels-last"]
+            )
         return [self.purpose.prepare]  # type: ignore[list-item]
 
     def _measure_error(self, facts: ModelFacts, forms: Forms, shown: Tensor) -> float:
         """Note by how much margins differ from the plain model's; gives the largest difference of a logit."""
         noisy = self._noisy(shown)
+        largest = 0.0
         for member in facts.members:
-            error = probing.margin_error(member.module, forms.of(member.module, graph=True), noisy)
-            forms.error = max(forms.error, error)
-        return max(
-            probing.logit_difference(m.module, forms.of(m.module, graph=graph), noisy)
-            for m in facts.members
-            for graph in (False, True)
-        )
+            plain = probing.answered(member.module, noisy)
+            for graph in (False, True):
+                answer = probing.answered(forms.of(member.module, graph=graph), noisy)
+                largest = max(largest, float((answer - plain).abs().max()))
+                forms.error = max(forms.error, probing.margin_error(plain, answer))
+        return largest
 
     def _chosen(
         self, facts: ModelFacts, shown: Tensor, record: dict[str, Any], heavy: bool, kept: str | None
@@ -227,11 +231,13 @@ class Choosing:
         return forms
 
     @staticmethod
-    def _problem(facts: ModelFacts, forms: Forms, shown: Tensor, half: bool) -> str | None:
+    def _problem(
+        facts: ModelFacts, forms: Forms, shown: Tensor, half: bool, alone: bool = False
+    ) -> str | None:
         """Why the forms may not answer in the model's place, if they may not."""
         try:
             for member in facts.members:
-                for graph in (False, True):
+                for graph in () if alone else (False, True):
                     sizes = (
                         buckets(4 * QUANTUM)[::-1] if forms.compiled else [32, *sizes_that_tell(member.least)]
                     )

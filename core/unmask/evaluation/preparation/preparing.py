@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from unmask.evaluation.batching import BatchSize, padded, rows_at_once, samples_
 from unmask.evaluation.inspection import ModelFacts
 from unmask.evaluation.oracle import Oracle
 from unmask.evaluation.preparation.choosing import COMPARED, Choosing, Chosen, Purpose
+from unmask.evaluation.preparation.forms import Forms
 from unmask.evaluation.preparation.workload import passes
 from unmask.evaluation.suite import is_suite
 from unmask.models.guest import Visit
@@ -41,12 +42,15 @@ class Prepared:
 
     Attributes:
         search: Asks its fastest form.
-        again: Asks its fastest form in float32; the same unless the run is in half precision.
+        single: Asks its fastest form in float32; the same unless the run is in half precision.
+        again: The same for the few samples that are searched again: one row a call on the CPU, where calls of
+            few rows would be filled up.
         batch: How many samples are attacked together.
         record: What was chosen and measured, JSON-able; filled when a form is first asked for.
     """
 
     search: Oracle
+    single: Oracle
     again: Oracle
     batch: BatchSize
     record: dict[str, Any]
@@ -194,7 +198,7 @@ class Preparation:
             self.notes.append(f"model '{facts.name}' is searched as it is, in float32: {reason}.")
         if reason is not None or not (asked or prepare == "auto"):
             oracle = Oracle(facts, rows)
-            return Prepared(oracle, oracle, BatchSize(together), record)
+            return Prepared(oracle, oracle, oracle, BatchSize(together), record)
         record["note"] = "not prepared: no search asked about a sample for long"
 
         def chosen() -> Chosen:
@@ -209,10 +213,20 @@ class Preparation:
 
         patience = PATIENCE if prepare == "auto" else 0
         search = Oracle(facts, rows, lambda: (chosen().forms, chosen().rows), patience)
-        again = search
-        if half:
-            again = Oracle(facts, rows, lambda: (chosen().single, chosen().rows), patience)
-        return Prepared(search, again, BatchSize(together), record)
+        if not half:
+            return Prepared(search, search, search, BatchSize(together), record)
+        on_cpu = facts.device.type == "cpu"
+
+        def in_float32(alone: bool) -> Callable[[], tuple[Forms | None, int]]:
+            def found() -> tuple[Forms | None, int]:
+                forms = chosen().forms and self._choosing.single(facts, shown, alone=alone)
+                return forms, rows
+
+            return found
+
+        single = Oracle(facts, rows, in_float32(alone=False), patience)
+        again = Oracle(facts, rows, in_float32(alone=on_cpu), patience, alone=on_cpu)
+        return Prepared(search, single, again, BatchSize(together), record)
 
     def _why_plain(self, facts: ModelFacts) -> str | None:
         """Why a model cannot be prepared, if it cannot."""

@@ -38,9 +38,9 @@ def logit_difference(plain: Answer, form: Answer, images: Tensor) -> float:
     return float((answered(plain, images) - answered(form, images)).abs().max())
 
 
-def margin_error(plain: Answer, form: Answer, images: Tensor) -> float:
-    """By how much the two differ in any logit's distance to any other's, at worst over the images."""
-    difference = answered(plain, images).double() - answered(form, images).double()
+def margin_error(plain: Tensor, form: Tensor) -> float:
+    """By how much two answers differ in any logit's distance to any other's, at worst over the images."""
+    difference = plain.double() - form.double()
     return float((difference.amax(1) - difference.amin(1)).max())
 
 
