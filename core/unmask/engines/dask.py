@@ -9,23 +9,18 @@ run, which alone writes files.
 
 from __future__ import annotations
 
-import logging
-import os
-import sys
-import tempfile
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
-from importlib import metadata
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 import torch
 
 from unmask.engines.arithmetic import answers_hash
+from unmask.engines.cluster import DEATHS, await_workers, client_of, in_spite_of_deaths
 from unmask.engines.engine import Engine
 from unmask.engines.shipping import Shipment, pack
 from unmask.engines.worker import Delivery, answer, overruns
@@ -44,16 +39,6 @@ __all__ = ["Workers", "workers"]
 
 T = TypeVar("T")
 
-DEATHS = 2
-"""Worker processes that may die with a cell before it is computed alone.
-
-A worker takes all with it that it had been given, so a death may be another cell's fault, or nobody's. What
-dies as often while nothing else runs has failed by its own.
-"""
-
-_PATIENCE = 5
-"""Times that all workers are asked again."""
-
 _MANY = 64
 """Cells that are asked for at the same time, at least, of a cluster that may grow."""
 
@@ -71,105 +56,13 @@ def workers(
     content = pack(Shipment(plan, preparation.for_worker(), facts, torch.get_num_threads(), answers))
     run = uuid.uuid4().hex
     with ExitStack() as stack:
-        client = stack.enter_context(_client(choice))
-        there = _in_spite_of_deaths(lambda: _await_workers(client, choice))
-        _in_spite_of_deaths(lambda: client.register_plugin(Delivery(run, content)))
+        client = stack.enter_context(client_of(choice))
+        there = in_spite_of_deaths(lambda: await_workers(client, choice))
+        in_spite_of_deaths(lambda: client.register_plugin(Delivery(run, content)))
         if choice.scheduler is not None:
             # A cluster outlives the run; its workers need not keep the models.
             stack.callback(client.unregister_worker_plugin, f"unmask-{run}")
         yield Workers(plan, client, run, there if choice.scheduler is None else max(_MANY, 2 * there))
-
-
-@contextmanager
-def _client(choice: EngineChoice) -> Iterator[Any]:
-    """A client of workers started here, or of a running scheduler."""
-    import dask
-    from distributed import Client, LocalCluster
-
-    if choice.scheduler is not None:
-        try:
-            client = Client(choice.scheduler, timeout="20s", set_as_default=False)
-        except (OSError, ValueError) as error:
-            raise UserError(
-                f"no Dask scheduler answers at '{choice.scheduler}': {error}. Start one with `dask "
-                "scheduler`, or leave 'scheduler' out and give a number of workers.",
-                where="scheduler",
-            ) from error
-        with client:
-            yield client
-        return
-    count = choice.workers or _cores()
-    threads = max(1, _cores() // count)
-    # In the place of Dask's own settings, whose MALLOC_TRIM_THRESHOLD_ makes glibc give every tensor's
-    # memory back at once, and fault it in anew for the next one.
-    environment = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), threads)
-    settings = {
-        "distributed.scheduler.allowed-failures": DEATHS - 1,
-        "distributed.nanny.pre-spawn-environ": environment,
-        "distributed.worker.profile.enabled": False,
-    }
-    with tempfile.TemporaryDirectory(prefix="unmask-") as scratch, dask.config.set(settings):
-        try:
-            cluster = LocalCluster(
-                n_workers=count,
-                threads_per_worker=1,
-                processes=True,
-                host="127.0.0.1",
-                dashboard_address=None,
-                memory_limit=None,
-                local_directory=scratch,
-                silence_logs=logging.CRITICAL,
-            )
-        except (OSError, RuntimeError) as error:
-            raise UserError(
-                f"no workers can be started: {error}. A script that asks for workers needs the line "
-                "`if __name__ == '__main__':` before it does; without workers everything runs in this "
-                "process.",
-                where="workers",
-            ) from error
-        with cluster, Client(cluster, set_as_default=False) as client:
-            yield client
-
-
-def _in_spite_of_deaths(work: Callable[[], T]) -> T:
-    """What asks all workers at once, asked again where one of them died meanwhile."""
-    for _ in range(_PATIENCE):
-        try:
-            return work()
-        except OSError:
-            time.sleep(1)
-    return work()
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _await_workers(client: Any, choice: EngineChoice) -> int:
-    """How many workers there are; waits for the first."""
-    try:
-        client.wait_for_workers(choice.workers or 1, timeout=120)
-    except TimeoutError as error:
-        raise UserError(
-            "the scheduler has no workers. Start some with `dask worker ADDRESS`.",
-            where="scheduler" if choice.scheduler else "workers",
-        ) from error
-    mine = _versions()
-    found: Mapping[str, Mapping[str, str]] = client.run(_versions)
-    for address, theirs in found.items():
-        if theirs != mine:
-            raise UserError(
-                f"the worker {address} has {theirs}, this process {mine}. Install the same on both.",
-                where="scheduler",
-            )
-    return len(found)
-
-
-def _versions() -> dict[str, str]:
-    return {
-        "python": ".".join(map(str, sys.version_info[:2])),
-        **{name: metadata.version(name) for name in ("unmask", "torch")},
-    }
 
 
 @attrs.define(eq=False)
