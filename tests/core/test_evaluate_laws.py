@@ -450,8 +450,8 @@ def test_an_interrupted_run_goes_on_and_gives_the_same_file(tmp_path, whole):
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"seed": 4}, "settings"),
-        ({"epsilons": [0.2]}, "settings"),
+        ({"seed": 4}, r"seed \(0, now 4\)"),
+        ({"epsilons": [0.2]}, r"epsilons \(\[0.1\], now \[0.2\]\)"),
         ({"attacks": {"fgsm": {"use": "fgsm", "loss": "dlr"}}}, "attack 'fgsm'"),
         ({"models": {"m": small_net(8)}}, "model 'm'"),
         ({"labels": torch.zeros(23, dtype=torch.long)}, "samples"),
