@@ -14,7 +14,9 @@ from unmask.evaluation.inspection import inspect_model
 from unmask.evaluation.ledger import Ledger
 from unmask.evaluation.oracle import Oracle
 from unmask.evaluation.preparation import preparing
+from unmask.evaluation.preparation.choosing import Purpose
 from unmask.evaluation.preparation.forms import Form, Forms
+from unmask.evaluation.preparation.preparing import Preparation
 from unmask.evaluation.random import SampleRandom
 from unmask.evaluation.target import Target
 from unmask.evaluation.threat import Ball
@@ -167,6 +169,24 @@ def test_near_misses_are_searched_again_and_counted(linear) -> None:
     assert (fast.forwards.values[twice] > 5).all()
     assert (fast.forwards.values[~twice] <= 5).all()
     assert twice.any()
+
+
+def test_samples_that_are_searched_again_travel_alone_and_find_what_they_would_together(linear) -> None:
+    """Few samples come so near the border; a call of one row need not be filled up for them."""
+    model, images, labels = linear
+    facts = inspect_model(model, images, labels)
+    purpose = Purpose("auto", "fast", images[:32], 0.03, (0.0, 1.0), 1e9, gradients=True)
+    prepared = Preparation(purpose).of(facts)
+    calls: list[int] = []
+    forms = prepared.again._forms
+    assert forms is not None
+    form = forms.of(model, graph=False)
+    form.register_forward_hook(lambda module, given, answer: calls.append(len(given[0])))
+    with torch.no_grad():
+        answers = prepared.again.answer(facts.members[0], images[:5], None)
+        torch.testing.assert_close(answers, model(images[:5]))
+        assert calls == [1] * 5
+        assert torch.equal(answers[3:4], prepared.again.answer(facts.members[0], images[3:4], None))
 
 
 def test_a_query_limit_holds_over_both_searches(linear) -> None:

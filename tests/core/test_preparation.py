@@ -24,6 +24,7 @@ from unmask.evaluation.preparation.forms import (
     build,
 )
 from unmask.evaluation.preparation.workload import operations, passes
+from unmask.evaluation.target import Target
 
 
 class Net(nn.Module):
@@ -361,6 +362,58 @@ def test_compiled_forms_see_only_buckets(problem) -> None:
         answer = oracle.answer(facts.members[0], many[:n], None)
         torch.testing.assert_close(answer, model(many[:n]))
     assert set(seen) <= set(buckets(64)) == {8, 16, 32, 64}
+
+
+@pytest.mark.slow
+def test_buckets_bound_the_compilations_and_frozen_weights_give_the_models_answers(problem) -> None:
+    model, images, _ = problem
+    compilations = Compilations()
+    form = build("inductor", model, images[:16], False, compilations)
+    many = images.repeat(4, 1, 1, 1)
+    for _ in range(2):
+        for size in (32, 16, 8, 64, 128):
+            shown = many[:size]
+            with torch.no_grad():
+                torch.testing.assert_close(form.forward(shown), model(shown), rtol=1e-4, atol=1e-4)
+            x, y = shown.clone().requires_grad_(), shown.clone().requires_grad_()
+            torch.testing.assert_close(
+                torch.autograd.grad(form.gradient(x).square().sum(), x)[0],
+                torch.autograd.grad(model(y).square().sum(), y)[0],
+                rtol=1e-3,
+                atol=1e-2,
+            )
+    # With and without gradients, each once more where the number of rows is also the width of the images.
+    assert 2 <= compilations.count <= 4
+
+
+def test_only_the_first_search_of_a_run_is_patient(problem, monkeypatch) -> None:
+    """The second asks the form from its first question on, so that a slow model is not asked in vain."""
+    monkeypatch.setattr(choosing, "WORTH_PREPARING", 1.0)
+    asked: list[tuple[str, bool]] = []
+    answered = Target._answered_by
+    now = ""
+
+    def watched(self, oracle, images, rows, ask):
+        asked.append((now, oracle is oracle.plain))
+        return answered(self, oracle, images, rows, ask)
+
+    class Named:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __call__(self, target, images, labels, budget, random):
+            nonlocal now
+            now = self.name
+            for _ in range(preparing.PATIENCE + 2):
+                target(images)
+            return images
+
+    monkeypatch.setattr(Target, "_answered_by", watched)
+    monkeypatch.setattr(choosing.Choosing, "_preferred", staticmethod(lambda candidates, times: candidates))
+    results = attacked(problem, attacks={name: Named(name) for name in ("first", "second")}, epsilons=[0.01])
+    assert recorded(results)["backend"] == "channels-last"
+    assert [plain for name, plain in asked if name == "first"] == [True] * preparing.PATIENCE + [False] * 2
+    assert not any(plain for name, plain in asked if name == "second")
 
 
 def test_work_is_counted() -> None:
