@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from unmask.errors import MisuseError, UserError
-from unmask.evaluation.batching import LEAST, QUANTUM, sizes_that_tell
+from unmask.evaluation.batching import LEAST, QUANTUM, rows_at_once, sizes_that_tell
 from unmask.evaluation.going_round import has_front_end
 from unmask.evaluation.rows import first_of_each
 from unmask.models.defended import Defended
@@ -257,7 +257,8 @@ def _steady_from(module: nn.Module, images: Tensor) -> int | None:
     """
     if images.device.type != "cpu":
         return QUANTUM
-    count = 5 * QUANTUM
+    # No more rows than calls have: large images are dear, and few of them fit into memory with a graph.
+    count = min(5 * QUANTUM, max(rows_at_once(images[0]), 2 * QUANTUM))
     many = images.repeat(-(-count // len(images)), 1, 1, 1)[:count]
     shuffled = torch.randperm(len(many), generator=torch.Generator().manual_seed(0))
     logits, gradient = _logits_and_gradient(module, many)
@@ -267,7 +268,10 @@ def _steady_from(module: nn.Module, images: Tensor) -> int | None:
         again = _logits_and_gradient(module, many[rows])
         return torch.equal(again[0], logits[rows]) and torch.equal(again[1], gradient[rows])
 
-    return next((least for least in LEAST if all(map(same_in_batches_of, sizes_that_tell(least)))), None)
+    def does(least: int) -> bool:
+        return all(same_in_batches_of(size) for size in sizes_that_tell(least) if size <= count)
+
+    return next(filter(does, LEAST), None)
 
 
 def _steady_at(module: nn.Module, images: Tensor, size: int) -> bool:
