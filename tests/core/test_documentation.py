@@ -67,8 +67,9 @@ def test_commands_exist_and_take_what_they_are_given(page):
     typed = [block.code for block in page.blocks if block.language in ("sh", "console")]
     mentioned = [" ".join(code.split()) for code in re.findall(r"`(unmask [^`]+)`", page.text)]
     group = typer.main.get_command(app)
+    own = {"--help", *chain.from_iterable(option.opts for option in group.params)}
     for arguments in chain.from_iterable(map(snippets.command_lines, [*typed, *mentioned])):
-        while arguments and arguments[0] in {name for option in group.params for name in option.opts}:
+        while arguments and arguments[0] in own:
             arguments = arguments[1:]
         if not arguments or arguments[0] in ("COMMAND", "..."):
             continue
