@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from unmask.compat import AutoAttack
+from unmask.compat.classifier import Classifier
 from unmask.compat.state import EvaluationState
 from unmask.errors import UserError
 
@@ -256,5 +257,5 @@ def test_models_that_draw_leave_the_global_random_state_alone(problem):
 
 
 def test_functions_are_called_where_the_script_says(problem):
-    adversary = AutoAttack(lambda x: x, device="meta", verbose=False)
-    assert {b.device.type for b in adversary._module(torch.device("cpu")).buffers()} == {"meta"}
+    classifier = Classifier(lambda x: x, device="meta")
+    assert {b.device.type for b in classifier.module(torch.device("cpu")).buffers()} == {"meta"}

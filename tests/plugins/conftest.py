@@ -1,4 +1,4 @@
-"""What is known of affine models in ball and box, for tests of searches."""
+"""For tests of searches: what is known of affine models in ball and box, and a small trained network."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from unmask import components
 from unmask.testing import Linear
 
 
@@ -53,3 +54,31 @@ def robust_within(
 def robust() -> Callable[..., np.ndarray]:
     """`robust(model, images, labels, epsilon, norm, box)`: which samples no point of ball and box turns."""
     return robust_within
+
+
+def trained_on_digits(epochs: int) -> torch.nn.Module:
+    """A small convolutional network after so many epochs; the same every time."""
+    train = components.data("digits", split="train")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(
+            torch.nn.Conv2d(1, 8, 3, padding=1),
+            torch.nn.ReLU(),
+            torch.nn.Conv2d(8, 8, 3, stride=2, padding=1),
+            torch.nn.ReLU(),
+            torch.nn.Flatten(),
+            torch.nn.Linear(128, 10),
+        )
+        optimiser = torch.optim.Adam(net.parameters(), 5e-3)
+        for _ in range(epochs):
+            for rows in torch.randperm(len(train)).split(50):
+                optimiser.zero_grad()
+                torch.nn.functional.cross_entropy(net(train.images[rows]), train.labels[rows]).backward()
+                optimiser.step()
+    return net.eval()
+
+
+@pytest.fixture(scope="session")
+def small_digits_net() -> Callable[..., torch.nn.Module]:
+    """`small_digits_net(epochs=...)`: a convolutional network trained on digits."""
+    return trained_on_digits

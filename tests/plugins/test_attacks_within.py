@@ -103,26 +103,9 @@ def test_square_is_as_strong_as_the_published_one(digits_net, norm, epsilon):
 
 
 @pytest.fixture(scope="module")
-def digits_net():
-    data = components.data("digits", split="train")
+def digits_net(small_digits_net):
     test = components.data("digits")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        net = torch.nn.Sequential(
-            torch.nn.Conv2d(1, 8, 3, padding=1),
-            torch.nn.ReLU(),
-            torch.nn.Conv2d(8, 8, 3, stride=2, padding=1),
-            torch.nn.ReLU(),
-            torch.nn.Flatten(),
-            torch.nn.Linear(128, 10),
-        )
-        optimiser = torch.optim.Adam(net.parameters(), 5e-3)
-        for _ in range(4):
-            for rows in torch.randperm(len(data)).split(50):
-                optimiser.zero_grad()
-                torch.nn.functional.cross_entropy(net(data.images[rows]), data.labels[rows]).backward()
-                optimiser.step()
-    return net.eval(), test.images[:50], test.labels[:50]
+    return small_digits_net(epochs=4), test.images[:50], test.labels[:50]
 
 
 def test_a_schedule_takes_the_last_step_to_nothing(known):

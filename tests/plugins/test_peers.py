@@ -17,26 +17,10 @@ STEPS = 7
 
 
 @pytest.fixture(scope="module")
-def problem():
-    """A small trained network, and the first test images that it classifies right."""
-    train, test = components.data("digits", split="train"), components.data("digits")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        net = torch.nn.Sequential(
-            torch.nn.Conv2d(1, 8, 3, padding=1),
-            torch.nn.ReLU(),
-            torch.nn.Conv2d(8, 8, 3, stride=2, padding=1),
-            torch.nn.ReLU(),
-            torch.nn.Flatten(),
-            torch.nn.Linear(128, 10),
-        )
-        optimiser = torch.optim.Adam(net.parameters(), 5e-3)
-        for _ in range(3):
-            for rows in torch.randperm(len(train)).split(50):
-                optimiser.zero_grad()
-                torch.nn.functional.cross_entropy(net(train.images[rows]), train.labels[rows]).backward()
-                optimiser.step()
-    return net.eval(), test.images[:60], test.labels[:60]
+def problem(small_digits_net):
+    """A small trained network, and the first test images."""
+    test = components.data("digits")
+    return small_digits_net(epochs=3), test.images[:60], test.labels[:60]
 
 
 def foolbox(net, images, labels, attack, norm):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,17 +15,16 @@ if TYPE_CHECKING:
 __all__ = ["opened_result", "refuse_replacing", "written"]
 
 
-@contextmanager
-def opened_result(path: Path) -> Iterator[xr.Dataset]:
+def opened_result(path: Path) -> AbstractContextManager[xr.Dataset]:
     """A result file, or the one in a run folder; what is not looked at is not read.
 
     Raises:
-        UserError: As `unmask.load`.
+        UserError: As `unmask.load`, on the way in.
     """
     from unmask.results.storage import opened
 
-    with opened(_result_in(path)) as dataset:
-        yield dataset
+    inside = path / "results.nc"
+    return opened(inside if inside.is_file() else path)
 
 
 def _result_in(path: Path) -> Path:

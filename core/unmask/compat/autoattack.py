@@ -14,30 +14,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from unmask.compat.classifier import Classifier
 from unmask.compat.stages import APGD, FAB, STAGES, Square, TargetedAPGD, stage_attack
 from unmask.compat.state import EvaluationState
 from unmask.errors import MisuseError, UserError, suggestion
-from unmask.evaluation.arguments import whole_number
-from unmask.models.device import placed_on
-from unmask.models.guest import guests
 from unmask.option_values import exact_float
 
 __all__ = ["AutoAttack"]
 
 _NORMS = {"Linf": "linf", "L2": "l2", "L1": "l1"}
-
-
-class _Called(nn.Module):
-    """A function as a module that lies where the function is to be called."""
-
-    def __init__(self, function: Callable[[Tensor], Tensor], device: str | torch.device) -> None:
-        super().__init__()
-        self.function = function
-        self.register_buffer("place", torch.zeros((), device=device), persistent=False)
-        self.eval()
-
-    def forward(self, images: Tensor) -> Tensor:
-        return self.function(images)
 
 
 @attrs.define(eq=False)
@@ -127,6 +112,11 @@ class AutoAttack:
         if version != "custom":
             self.set_version(version)
 
+    @property
+    def _classifier(self) -> Classifier:
+        """Scripts set `model` and `device` anew, so it is made when it is asked."""
+        return Classifier(self.model, self.device)
+
     def set_version(self, version: str = "standard") -> None:
         """Set attacks and settings as a version has them."""
         self.attacks_to_run = list(STAGES[version])
@@ -146,8 +136,8 @@ class AutoAttack:
 
     def clean_accuracy(self, x_orig: Tensor, y_orig: Tensor, bs: int = 250) -> float:
         """The share of images that are classified right."""
-        self._check(x_orig, y_orig, bs)
-        right = self._classes(x_orig, bs) == y_orig.to(x_orig.device)
+        self._classifier.check(x_orig, y_orig, bs)
+        right = self._classifier.classes(x_orig, bs) == y_orig.to(x_orig.device)
         accuracy = right.double().mean().item()
         self._tell(f"clean accuracy: {accuracy:.2%}")
         return accuracy
@@ -177,7 +167,7 @@ class AutoAttack:
             UserError: The model or the images are not what they should be, or the state belongs to other
                 attacks or samples, or to a randomised model.
         """
-        self._check(x_orig, y_orig, bs)
+        self._classifier.check(x_orig, y_orig, bs)
         for stage in self.attacks_to_run:
             stage_attack(stage, self.apgd, self.apgd_targeted, self.fab, self.square)
         seed = self.get_seed()
@@ -187,7 +177,7 @@ class AutoAttack:
         if not self.attacks_to_run:
             raise UserError("names no attack.", where="attacks_to_run")
         self._tell(f"using {self.version} version including {', '.join(waiting)}, seed {seed}.")
-        classes = self._classes(x_orig, bs)
+        classes = self._classifier.classes(x_orig, bs)
         labels = y_orig.to(x_orig.device)
         correct = (classes == labels).double()
         if state.robust_flags is None:
@@ -288,7 +278,7 @@ class AutoAttack:
         configured = stage_attack(stage, self.apgd, self.apgd_targeted, self.fab, self.square)
         rows = (outcome.correct > 0).nonzero().squeeze(1)
         results = evaluate(
-            {"model": self._module(images.device)},
+            {"model": self._classifier.module(images.device)},
             images[rows],
             labels[rows],
             {stage: configured},
@@ -320,35 +310,6 @@ class AutoAttack:
         outcome.images[rows[fell]] = told("adversarial")[fell].to(images.dtype)
         outcome.classes[rows[fell]] = told("prediction")[fell].to(outcome.classes.dtype)
         self._tell(f"{stage} - {int(fell.sum())} out of {len(rows)} successfully perturbed")
-
-    def _check(self, images: Tensor, labels: Tensor, batch_size: int) -> None:
-        """Refuse what no evaluation could take, before the model's first answer that counts."""
-        from unmask.evaluation.inputs import check_samples
-        from unmask.evaluation.inspection import inspect_model
-
-        whole_number(batch_size, "bs", optional=False)
-        for where, value in (("x_orig", images), ("y_orig", labels)):
-            if not isinstance(value, Tensor):
-                raise MisuseError(f"must be a torch.Tensor, not {type(value).__name__}.", where=where)
-        data = check_samples(images, labels, (0.0, 1.0))
-        model = self._module(images.device)
-        with placed_on([model], self.device):
-            inspect_model(model, data.images, data.labels)
-
-    def _module(self, device: torch.device) -> nn.Module:
-        """The model; a function is called on the device that was given, or where the images are."""
-        return self.model if isinstance(self.model, nn.Module) else _Called(self.model, self.device or device)
-
-    def _classes(self, images: Tensor, batch_size: int) -> Tensor:
-        """What the model says of images, int64 [sample]."""
-        device = self.device
-        if device is None and isinstance(self.model, nn.Module):
-            device = next((tensor.device for tensor in self.model.parameters()), images.device)
-        with torch.no_grad(), guests([self._module(images.device)]):
-            parts = [
-                self.model(part.to(device or images.device)).argmax(1) for part in images.split(batch_size)
-            ]
-        return torch.cat(parts).to(images.device)
 
     def _tell_sizes(self, found: Tensor, images: Tensor) -> None:
         difference = (found.double() - images.double()).flatten(1)

@@ -298,17 +298,16 @@ def evaluate(
         kept = data.images.float().cpu().numpy()
         described = {"units": "pixel value", "long_name": "clean image"}
         result = result.assign(image=((SAMPLE, CHANNEL, HEIGHT, WIDTH), kept, described))
-    if diagnose:
+    if diagnose or trace or measures or quantize is not None:
         with placed_on(list(everything.values()), device), guests(everything.values()):
-            result = with_slopes(result, plan.subjects, data, plan.settings)
-    if trace:
-        with placed_on(list(everything.values()), device), guests(everything.values()):
-            result = with_traces(result, plan.subjects, rows, data, plan.settings)
-    if measures or quantize is not None:
-        with placed_on(list(everything.values()), device), guests(everything.values()):
+            if diagnose:
+                result = with_slopes(result, plan.subjects, data, plan.settings)
+            if trace:
+                result = with_traces(result, plan.subjects, rows, data, plan.settings)
             if quantize is not None:
                 result = with_quantized(result, plan.subjects, data, plan.settings)
-            result = with_metrics(result, measures, plan.subjects, data, plan.settings)
+            if measures or quantize is not None:
+                result = with_metrics(result, measures, plan.subjects, data, plan.settings)
     if not keep_examples and "adversarial" in result:
         result = result.drop_vars("adversarial")
     import unmask.results.accessor  # noqa: F401 - registers `.unmask`

@@ -112,7 +112,7 @@ def outcome_of(
     changed = None if plan.visit is None else plan.visit.put_back()
     if changed is not None:
         # What it found may hold for another model; the cells after it have the right one again.
-        return CellOutcome.failed(count, f"the attack changed the model ({changed}), which was put back")
+        return CellOutcome.failed(count, changed)
     return outcome
 
 

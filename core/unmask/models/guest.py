@@ -27,7 +27,7 @@ class Visit:
         self._flags = [(m, m.training) for m in root.modules() if m is not root]
 
     def put_back(self) -> str | None:
-        """Undo what was done to the parameters and the flags; what it was, in words, if anything was.
+        """Undo what an attack did to the parameters and the flags; a sentence about it, if it did anything.
 
         Buffers are left alone: a model may keep books of its own in them.
         """
@@ -43,7 +43,7 @@ class Visit:
             if module.training != training:
                 changed = changed or f"training flag of {type(module).__name__}"
                 module.training = training
-        return changed
+        return None if changed is None else f"the attack changed the model ({changed}), which was put back"
 
     def end(self) -> None:
         """Put everything back, buffers too."""

@@ -13,7 +13,6 @@ from torch.nn.functional import cross_entropy
 
 from unmask.data import LabelledImages
 from unmask.errors import MisuseError, UserError
-from unmask.models.defended import Defended
 from unmask.models.reference import ModelReference
 from unmask.training import TrainingContext
 from unmask_plugins.recipes.augmentation import varied
@@ -23,7 +22,12 @@ from unmask_plugins.recipes.diversity.transfer_penalty import transfer_penalty_l
 from unmask_plugins.recipes.inner_maximisation import Crafting, Norm, in_eval_mode
 from unmask_plugins.recipes.loop import Loop, right_answers
 from unmask_plugins.recipes.optimisers import OptimiserName, build_optimiser, falling_to_zero, is_optimiser
-from unmask_plugins.recipes.surroundings import parameters_to_train, training_alone
+from unmask_plugins.recipes.surroundings import (
+    parameters_to_train,
+    training_alone,
+    updates_in,
+    would_change_backbone,
+)
 from unmask_plugins.recipes.validators import at_least_one, not_negative, one_of, positive, weight
 
 __all__ = ["AdversarialTraining", "Diversity"]
@@ -117,11 +121,8 @@ class AdversarialTraining:
 
     def why_not(self, model: nn.Module) -> str | None:
         """Why it cannot train this model; None: it can."""
-        if isinstance(model, Defended):
-            return (
-                "the recipe 'adversarial' trains whole models and would change the backbone. Train a front "
-                "end by 'front-end' or 'denoising', and the backbone by a recipe of its own."
-            )
+        if (reason := would_change_backbone("adversarial", model)) is not None:
+            return reason
         if self.diversity == "transfer-penalty" and len(_members(model)) < 2:
             return (
                 'diversity = "transfer-penalty" trains the members of an ensemble together: write the '
@@ -148,11 +149,9 @@ class AdversarialTraining:
         """
         if (reason := self.why_not(model)) is not None:
             raise MisuseError(reason)
-        if len(data) == 0:
-            raise UserError("there are no images to train on.", where="data")
+        updates = updates_in(self.epochs, data, self.batch)
         context = context or TrainingContext()
         trained = parameters_to_train(model, "model")
-        updates = self.epochs * -(-len(data) // self.batch)
         with training_alone(model, seed, device) as generator:
             craft = self._crafting(data.bounds, generator)
             sources = [context.model(reference) for reference in self.sources]

@@ -18,7 +18,7 @@ from unmask.training import TrainingContext
 from unmask_plugins.recipes.augmentation import varied
 from unmask_plugins.recipes.loop import Loop
 from unmask_plugins.recipes.optimisers import OptimiserName, build_optimiser, falling_to_zero, is_optimiser
-from unmask_plugins.recipes.surroundings import parameters_to_train, training_alone
+from unmask_plugins.recipes.surroundings import parameters_to_train, training_alone, updates_in
 from unmask_plugins.recipes.validators import at_least_one, fraction, not_negative, positive
 
 __all__ = ["Denoising"]
@@ -76,8 +76,7 @@ class Denoising:
             UserError: No data, nothing to train, something else than a front end, one whose `residual` would
                 have no effect, or the loss is no longer finite.
         """
-        if len(data) == 0:
-            raise UserError("there are no images to train on.", where="data")
+        updates = updates_in(self.epochs, data, self.batch)
         front_end = model.front_end if isinstance(model, Defended) else model
         if getattr(front_end, "residual", None) is not None:
             raise UserError(
@@ -85,7 +84,6 @@ class Denoising:
                 "would have no effect. Leave it out of the front end."
             )
         trained = parameters_to_train(front_end, "front end")
-        updates = self.epochs * -(-len(data) // self.batch)
         with training_alone(model, seed, device) as generator:
             model.eval()
             self._check(front_end, data.images[:1].to(device))

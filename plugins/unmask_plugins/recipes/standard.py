@@ -10,13 +10,16 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from unmask.data import LabelledImages
-from unmask.errors import UserError
-from unmask.models.defended import Defended
 from unmask.training import TrainingContext
 from unmask_plugins.recipes.augmentation import varied
 from unmask_plugins.recipes.loop import Loop, right_answers
 from unmask_plugins.recipes.optimisers import OptimiserName, build_optimiser, falling_to_zero, is_optimiser
-from unmask_plugins.recipes.surroundings import parameters_to_train, training_alone
+from unmask_plugins.recipes.surroundings import (
+    parameters_to_train,
+    training_alone,
+    updates_in,
+    would_change_backbone,
+)
 from unmask_plugins.recipes.validators import at_least_one, fraction, not_negative, positive, weight
 
 __all__ = ["Standard"]
@@ -50,12 +53,7 @@ class Standard:
     @staticmethod
     def why_not(model: nn.Module) -> str | None:
         """Why it cannot train this model; None: it can."""
-        if not isinstance(model, Defended):
-            return None
-        return (
-            "the recipe 'standard' trains whole models and would change the backbone. Train a front end by "
-            "'front-end' or 'denoising', and the backbone by a recipe of its own."
-        )
+        return would_change_backbone("standard", model)
 
     def __call__(
         self,
@@ -72,10 +70,8 @@ class Standard:
         Raises:
             UserError: No data, nothing to train, or the loss is no longer finite.
         """
-        if len(data) == 0:
-            raise UserError("there are no images to train on.", where="data")
+        updates = updates_in(self.epochs, data, self.batch)
         trained = parameters_to_train(model, "model")
-        updates = self.epochs * -(-len(data) // self.batch)
         with training_alone(model, seed, device) as generator:
             optimiser = build_optimiser(self.optimiser, trained, self.rate, self.weight_decay)
             model.train()

@@ -8,9 +8,32 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
+from unmask.data import LabelledImages
 from unmask.errors import UserError
+from unmask.models.defended import Defended
 
-__all__ = ["check_loss", "parameters_to_train", "training_alone"]
+__all__ = ["check_loss", "parameters_to_train", "training_alone", "updates_in", "would_change_backbone"]
+
+
+def updates_in(epochs: int, data: LabelledImages, batch: int) -> int:
+    """How many updates so many epochs have, the last batch of an epoch being what is left.
+
+    Raises:
+        UserError: There are no images.
+    """
+    if len(data) == 0:
+        raise UserError("there are no images to train on.", where="data")
+    return epochs * -(-len(data) // batch)
+
+
+def would_change_backbone(recipe: str, model: nn.Module) -> str | None:
+    """Why a recipe for whole models cannot train this one: it has a front end; None: it has none."""
+    if not isinstance(model, Defended):
+        return None
+    return (
+        f"the recipe '{recipe}' trains whole models and would change the backbone. Train a front end by "
+        "'front-end' or 'denoising', and the backbone by a recipe of its own."
+    )
 
 
 def parameters_to_train(module: nn.Module, what: str) -> list[nn.Parameter]:

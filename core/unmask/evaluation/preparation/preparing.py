@@ -205,7 +205,7 @@ class Preparation:
             if facts.name not in self._choices:
                 changed = None if self._visit is None else self._visit.put_back()
                 if changed is not None:
-                    raise RuntimeError(f"the attack changed the model ({changed}), which was put back")
+                    raise RuntimeError(changed)
                 record.pop("note", None)
                 self._choices[facts.name] = self._choosing.choose(facts, shown, rows, record, kept)
                 self._keep()
