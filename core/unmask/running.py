@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from unmask.crashes import surviving
 from unmask.engines.choice import EngineChoice
 from unmask.errors import UnsavedError, UserError
 from unmask.evaluation.evaluate import RunContext, evaluate
@@ -74,7 +75,8 @@ def run_manifest(
     chosen = EngineChoice.checked(engine, workers, scheduler)
     check_manifest(manifest)
     place = choose_device(device or manifest.device)
-    data = build_data(manifest)
+    with surviving("the samples were read", "data"):
+        data = build_data(manifest)
     built = build_models(manifest, device=place, view=training)
     with placed_in(manifest.file):
         check_expectations(

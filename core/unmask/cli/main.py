@@ -97,6 +97,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Imported here, so that it holds for the errors of every command.
     from unmask.errors import UserError
 
+    if arguments is None and _is_run(sys.argv[1:]):
+        from unmask.cli.attended import attended
+
+        attended()
     command = typer.main.get_command(app)
     try:
         command.main(args=None if arguments is None else list(arguments), prog_name="unmask")
@@ -114,6 +118,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "Run `unmask --traceback ...` to see where it comes from.",
         )
         sys.exit(1)
+
+
+def _is_run(arguments: Sequence[str]) -> bool:
+    """Whether the command is `run`, which may last for days."""
+    return next((word for word in arguments if not word.startswith("-")), None) == "run"
 
 
 def _print_error(message: str, error: Exception, hint: str = "") -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import attrs
 import torch
 
+from unmask.crashes import surviving
 from unmask.engines.arithmetic import answers_hash
 from unmask.engines.cluster import DEATHS, await_workers, client_of, in_spite_of_deaths
 from unmask.engines.engine import Engine
@@ -52,7 +53,10 @@ def workers(
     Raises:
         UserError: The workers cannot be had, or cannot be given the models.
     """
-    answers = {name: answers_hash(known, plan.data.images) for name, known in facts.items()}
+    answers = {}
+    for name, known in facts.items():
+        with surviving(f"model '{name}' was asked what workers have to compute", f"models.{name}"):
+            answers[name] = answers_hash(known, plan.data.images)
     content = pack(Shipment(plan, preparation.for_worker(), facts, torch.get_num_threads(), answers))
     run = uuid.uuid4().hex
     with ExitStack() as stack:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
+from unmask.crashes import how_it_ended, noted, surviving
 from unmask.evaluation import interrupt
 from unmask.evaluation.execution import CellRequest, clean_outcome, outcome_of
+from unmask.results.outcome import CellOutcome
 
 if TYPE_CHECKING:
     from unmask.evaluation.schedule import Plan
-    from unmask.results.outcome import CellOutcome, CleanOutcome
+    from unmask.results.outcome import CleanOutcome
 
 __all__ = ["Engine", "Serial"]
 
@@ -60,7 +62,8 @@ class Serial:
 
     def clean(self, model: str, shard: int) -> CleanOutcome:
         """As `Engine.clean`."""
-        return clean_outcome(self.plan, model, shard)
+        with surviving(f"model '{model}' was asked about the clean images", f"models.{model}"):
+            return clean_outcome(self.plan, model, shard)
 
     def cell(
         self,
@@ -70,7 +73,13 @@ class Serial:
     ) -> CellOutcome:
         """As `Engine.cell`."""
         interrupt.stop_if_asked()
-        return outcome_of(self.plan, request, on_step=on_step, keep=keep)
+        doing = {"model": request.model, "attack": request.attack, "epsilon": request.epsilon.hex()}
+        doing["shard"] = str(request.shard)
+        ended = how_it_ended(doing)
+        if ended is not None:
+            return CellOutcome.failed(len(request.clean), ended)
+        with noted(doing):
+            return outcome_of(self.plan, request, on_step=on_step, keep=keep)
 
     def notes(self) -> list[str]:
         """None."""

@@ -15,6 +15,7 @@ import attrs
 import torch
 from torch import nn
 
+from unmask.crashes import surviving
 from unmask.dimensions import CHANNEL, HEIGHT, SAMPLE, WIDTH
 from unmask.engines.choice import EngineChoice
 from unmask.errors import UnsavedError, UserError
@@ -198,10 +199,10 @@ def evaluate(
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
         stack.enter_context(placed_on(list(everything.values()), device))
-        facts = {
-            name: inspect_model(model, data.images, data.labels, name=name)
-            for name, model in everything.items()
-        }
+        facts = {}
+        for name, model in everything.items():
+            with surviving(f"model '{name}' was inspected", f"models.{name}"):
+                facts[name] = inspect_model(model, data.images, data.labels, name=name)
         subjects = {name: facts[name] for name in named}
         diagnosis = Diagnosis.none()
         if diagnose:
@@ -299,7 +300,11 @@ def evaluate(
         described = {"units": "pixel value", "long_name": "clean image"}
         result = result.assign(image=((SAMPLE, CHANNEL, HEIGHT, WIDTH), kept, described))
     if diagnose or trace or measures or quantize is not None:
-        with placed_on(list(everything.values()), device), guests(everything.values()):
+        with (
+            surviving("what was found was measured"),
+            placed_on(list(everything.values()), device),
+            guests(everything.values()),
+        ):
             if diagnose:
                 result = with_slopes(result, plan.subjects, data, plan.settings)
             if trace:

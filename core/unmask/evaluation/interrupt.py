@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -17,14 +18,21 @@ import attrs
 
 __all__ = ["asked", "finishing", "orderly", "stop_if_asked"]
 
+_ONE_PRESS = 0.05
+"""Seconds within which signals count as one: some senders tell a process, and then its whole group."""
+
 
 @attrs.define
 class _Interruption:
     tell: Callable[[], str]
     working: bool = False
     presses: int = 0
+    last: float = -_ONE_PRESS
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
+        last, self.last = self.last, time.monotonic()
+        if self.last - last < _ONE_PRESS:
+            return
         self.presses += 1
         if self.presses == 1 and self.working:
             # Straight to the stream: the handler may run in the middle of somebody's print.

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from unmask.cache import Cache, canonical_json, key_of
+from unmask.crashes import surviving
 from unmask.entries import FrontEndEntry, ModelEntry
 from unmask.errors import UserError
 from unmask.evaluation.expectation import Expectation
@@ -86,7 +87,10 @@ def build_models(
     """
     builder = _Builder(manifest, torch.device(device), view or TrainingView(), train)
     with placed_in(manifest.file):
-        built = {name: builder.named(name, 0) for name in manifest.models}
+        built = {}
+        for name in manifest.models:
+            with surviving(f"model '{name}' was made", f"models.{name}"):
+                built[name] = builder.named(name, 0)
     if builder.untrained and not leave_untrained:
         raise UserError(
             f"no trained weights for: {', '.join(builder.untrained)}. "

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import socket
+import time
 from pathlib import Path
 
 from unmask.errors import UserError
@@ -13,6 +14,9 @@ from unmask.errors import UserError
 __all__ = ["FileLock", "FolderLock"]
 
 NAME = "run.lock"
+
+_DYING = 2.0
+"""Seconds to wait for a folder: a process that was killed holds it until its memory is given back."""
 
 
 class FileLock:
@@ -89,7 +93,11 @@ class FolderLock:
 
     def __init__(self, folder: Path) -> None:
         self._lock = FileLock(folder / NAME)
-        if not self._lock.acquire():
+        given_up = time.monotonic() + _DYING
+        while not self._lock.acquire():
+            if time.monotonic() < given_up:
+                time.sleep(0.05)
+                continue
             holder = self._lock.holder()
             who = f"another run ({holder})" if holder else "another run"
             raise UserError(

@@ -10,6 +10,7 @@ import attrs
 import torch
 from torch import Tensor, nn
 
+from unmask import crashes
 from unmask.evaluation.batching import QUANTUM, buckets, padded, sizes_that_tell
 from unmask.evaluation.inspection import ModelFacts
 from unmask.evaluation.preparation import probing
@@ -116,7 +117,13 @@ class Choosing:
         if kept.get("backend") == "eager" and kept.get("precision") == "float32":
             record |= {key: kept[key] for key in ("note", "passed-over") if key in kept}
         elif self.purpose.half or heavy or self.purpose.prepare != "auto":
-            record["backend"], forms = self._chosen(facts, shown, record, heavy, kept.get("backend"))
+            doing = {"preparing": facts.name}
+            ended = crashes.how_it_ended(doing)
+            if ended is not None:
+                record["backend"] = self._as_it_is(facts, ended)
+            else:
+                with crashes.noted(doing):
+                    record["backend"], forms = self._chosen(facts, shown, record, heavy, kept.get("backend"))
         most = padded(record["batch-size"])
         if forms is not None and self.purpose.half:
             # Half the memory for each value.
@@ -193,11 +200,7 @@ class Choosing:
         if problems:
             record["passed-over"] = problems
         if len(problems) == len(order):
-            self.notes.append(
-                f"model '{facts.name}' cannot be prepared ({'; '.join(problems.values())}); it is searched "
-                "as it is, in float32."
-            )
-            return "eager", None
+            return self._as_it_is(facts, "; ".join(problems.values())), None
         if name == "eager" and not half:
             return "eager", None
         assert isinstance(forms, Forms)
@@ -206,6 +209,13 @@ class Choosing:
         record["precision"] = "bfloat16" if half else "float32"
         record["folded"] = sum(form.folded for form in forms.forms.values())
         return name, forms
+
+    def _as_it_is(self, facts: ModelFacts, why: str) -> str:
+        """The form of a model that cannot be prepared; said once."""
+        self.notes.append(
+            f"model '{facts.name}' cannot be prepared ({why}); it is searched as it is, in float32."
+        )
+        return "eager"
 
     @staticmethod
     def _preferred(candidates: list[Any], times: Mapping[Any, float]) -> list[Any]:
