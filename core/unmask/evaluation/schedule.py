@@ -152,7 +152,8 @@ class _Lane:
             if earlier is not None and not earlier.finished:
                 found[epsilon] = self._not_run(_STAGE_FAILED)
                 continue
-            found[epsilon], reused = self._cell(epsilon, _worse(earlier, smaller))
+            missing = [e for e, outcome in found.items() if not outcome.finished]
+            found[epsilon], reused = self._cell(epsilon, _worse(earlier, smaller), missing=missing)
             if found[epsilon].finished:
                 smaller = found[epsilon]
             self._finished(found[epsilon], reused)
@@ -184,15 +185,29 @@ class _Lane:
         return found
 
     def _cell(
-        self, epsilon: float, carried: CellOutcome | None, spared: NDArray[np.bool_] | None = None
+        self,
+        epsilon: float,
+        carried: CellOutcome | None,
+        spared: NDArray[np.bool_] | None = None,
+        missing: Sequence[float] = (),
     ) -> tuple[CellOutcome, bool]:
-        """A cell's outcome, and whether it was kept from an earlier run."""
+        """A cell's outcome, and whether it was kept from an earlier run.
+
+        Args:
+            epsilon: The radius.
+            carried: As in `CellRequest`.
+            spared: As in `CellRequest`.
+            missing: Smaller radii that failed, so that nothing of them is carried.
+        """
         key = {
             "model": self.subject.name,
             "attack": self.name,
             "epsilon": float(epsilon).hex(),
             "shard": self.shard_number,
         }
+        if missing:
+            # Once those are repaired, this one has to start from what they found.
+            key["without"] = [float(e).hex() for e in missing]
         folder = self.folder
         if folder is not None and (kept := folder.load_cell(key)) is not None and kept.complete:
             return kept, True
