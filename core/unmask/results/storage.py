@@ -17,6 +17,7 @@ from unmask.dimensions import SCHEMA_VERSION
 from unmask.errors import UserError
 from unmask.results.atomic import replacing
 from unmask.results.layout import text_array
+from unmask.results.postponing import interrupts_postponed
 
 __all__ = ["load", "opened", "save"]
 
@@ -49,7 +50,7 @@ def save(dataset: xr.Dataset, path: str | os.PathLike[str]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
             raise UserError("is a folder; name a file to write the result to.", file=str(path))
-        with replacing(path) as temporary:
+        with interrupts_postponed(), replacing(path) as temporary:
             plain.to_netcdf(temporary, engine="netcdf4", format="NETCDF4", encoding=encoding)
     except OSError as error:
         raise UserError(
@@ -121,7 +122,7 @@ def load(path: str | os.PathLike[str]) -> xr.Dataset:
         UserError: No such file, not netCDF, truncated or damaged, not written by Unmask, or of another
             schema version.
     """
-    with opened(path) as dataset:
+    with interrupts_postponed(), opened(path) as dataset:
         try:
             dataset.load()
         except MemoryError:
