@@ -5,7 +5,8 @@ difference of the two values, divided by 2h and by the number of variables in th
 derivative by each of them. Exact for a loss that is linear (or quadratic, being two-sided) when every block
 is one variable; with larger blocks it is the mean derivative of the block.
 
-A layout is an int64 tensor [n or 1, channel, height, width] that gives every variable its block's number.
+A layout is an int64 tensor [n or 1, blocks, variables] that lists the variables of every block by their
+numbers in the flattened image; a block with fewer variables than others names its first one again.
 """
 
 from __future__ import annotations
@@ -48,15 +49,24 @@ def _square_blocks(
     order: Tensor, channels: int, height: int, width: int, square: int, group: int, separate_channels: bool
 ) -> Tensor:
     columns = (width + square - 1) // square
-    rows = (height + square - 1) // square
-    down = torch.arange(height, dtype=torch.int64, device=order.device) // square
-    across = torch.arange(width, dtype=torch.int64, device=order.device) // square
-    tiles = (down.unsqueeze(1) * columns + across).unsqueeze(0)
-    stride = rows * columns if separate_channels else 0
-    first = torch.arange(channels, dtype=torch.int64, device=order.device) * stride
-    squares = (tiles + first.reshape(-1, 1, 1)).flatten()
-    blocks_of_squares = torch.argsort(order, dim=1) // group
-    return blocks_of_squares[:, squares].reshape(order.shape[0], channels, height, width)
+    tiles = columns * ((height + square - 1) // square)
+    squares = tiles * channels if separate_channels else tiles
+    # The variables of every square, -1 where its image ends; those of one square more, which has none.
+    down, across = min(square, height), min(square, width)
+    within = torch.arange(
+        (1 if separate_channels else channels) * down * across, dtype=torch.int64, device=order.device
+    )
+    number = torch.arange(squares + 1, dtype=torch.int64, device=order.device).unsqueeze(1)
+    channel = number // tiles + within // (down * across)
+    y = number % tiles // columns * square + within // across % down
+    x = number % columns * square + within % across
+    inside = (number < squares) & (y < height) & (x < width)
+    variables = torch.where(inside, (channel * height + y) * width + x, -1)
+    blocks = (squares + group - 1) // group
+    lacking = blocks * group - squares
+    full = torch.cat([order, torch.full_like(order[:, :1], squares).expand(-1, lacking)], 1)
+    layout = variables.index_select(0, full.flatten()).reshape(order.shape[0], blocks, group * within.numel())
+    return torch.where(layout < 0, layout[:, :, :1], layout)
 
 
 def square_blocks(
@@ -81,7 +91,7 @@ def square_blocks(
         separate_channels: Each channel has squares of its own; otherwise a square has all channels.
 
     Returns:
-        int64 [n or 1, channels, height, width] with values in [0, `count_blocks` of `count_squares`).
+        int64 [n or 1, `count_blocks` of `count_squares`, variables]; every variable is in one block.
 
     Raises:
         ValueError: A square or group below one, or an order of another length.
@@ -94,20 +104,18 @@ def square_blocks(
 
 
 @kernel
-def block_sizes(assignment: Tensor, blocks: int) -> Tensor:
+def block_sizes(layout: Tensor) -> Tensor:
     """Number of variables in each block, int64 [n or 1, blocks]."""
-    flat = assignment.flatten(1)
-    sizes = torch.zeros([flat.shape[0], blocks], dtype=torch.int64, device=flat.device)
-    return sizes.scatter_add(1, flat, torch.ones_like(flat))
+    return 1 + (layout[:, :, 1:] != layout[:, :, :1]).sum(2)
 
 
 @kernel
-def probes(x: Tensor, assignment: Tensor, first: int, last: int, step: float) -> Tensor:
+def probes(x: Tensor, layout: Tensor, first: int, last: int, step: float) -> Tensor:
     """The points at which blocks ``first`` to ``last - 1`` are probed.
 
     Args:
         x: [n, channel, height, width].
-        assignment: int64 [n or 1, channel, height, width], every variable's block.
+        layout: int64 [n or 1, blocks, variables].
         first: First block.
         last: Block after the last.
         step: h.
@@ -115,36 +123,45 @@ def probes(x: Tensor, assignment: Tensor, first: int, last: int, step: float) ->
     Returns:
         [n, 2 * (last - first), channel, height, width]: for each block x + h, then x - h.
     """
-    size = x.shape[1] * x.shape[2] * x.shape[3]
-    flat = (assignment.flatten(1) - first).expand(x.shape[0], -1)
-    here = (flat >= 0) & (flat < last - first)
-    # Every variable moves in one pair of probes alone; those of other blocks add nothing to the first.
-    up = flat * (2 * size) + torch.arange(size, dtype=torch.int64, device=x.device)
-    up = torch.where(here, up, 0)
-    moves = here.to(x.dtype) * step
-    shown = x.flatten(1).repeat(1, 2 * (last - first))
-    shown = shown.scatter_add_(1, up, moves).scatter_add_(1, torch.where(here, up + size, 0), -moves)
-    return shown.reshape(x.shape[0], 2 * (last - first), x.shape[1], x.shape[2], x.shape[3])
+    n, count, size = x.shape[0], last - first, x.shape[1] * x.shape[2] * x.shape[3]
+    moved = layout[:, first:last].expand(n, -1, -1)
+    here = x.flatten(1).gather(1, moved.flatten(1)).reshape(n, count, layout.shape[2])
+    # One pair of probes is one row, its lower half behind the upper: a block touches no row but its own.
+    pairs = x.flatten(1).repeat(1, 2 * count).reshape(n, count, 2 * size)
+    pairs = pairs.scatter_(2, torch.cat([moved, moved + size], 2), torch.cat([here + step, here - step], 2))
+    return pairs.reshape(n, 2 * count, x.shape[1], x.shape[2], x.shape[3])
 
 
 @kernel
 def reduce(
-    values_plus: Tensor, values_minus: Tensor, assignment: Tensor, sizes: Tensor, step: float
+    values_plus: Tensor,
+    values_minus: Tensor,
+    layout: Tensor,
+    sizes: Tensor,
+    step: float,
+    channels: int,
+    height: int,
+    width: int,
 ) -> Tensor:
     """Values at the probes to the gradient.
 
     Args:
         values_plus: [n, blocks], the function at x + h.
         values_minus: [n, blocks], the function at x - h.
-        assignment: int64 [n or 1, channel, height, width], every variable's block.
+        layout: int64 [n or 1, blocks, variables].
         sizes: int64 [n or 1, blocks], variables in each block (`block_sizes`).
         step: h.
+        channels: Number of channels.
+        height: In pixels.
+        width: In pixels.
 
     Returns:
-        [n, channel, height, width], in the values' dtype.
+        [n, channels, height, width], in the values' dtype.
     """
-    slopes = (values_plus - values_minus) / (2.0 * step * sizes.clamp_min(1).to(values_plus.dtype))
-    flat = assignment.flatten(1).expand(values_plus.shape[0], -1)
-    return slopes.gather(1, flat).reshape(
-        values_plus.shape[0], assignment.shape[1], assignment.shape[2], assignment.shape[3]
+    n = values_plus.shape[0]
+    slopes = (values_plus - values_minus) / (2.0 * step * sizes.to(values_plus.dtype))
+    everywhere = layout.expand(n, -1, -1)
+    gradient = slopes.new_empty([n, channels * height * width]).scatter_(
+        1, everywhere.flatten(1), slopes.unsqueeze(2).expand(-1, -1, layout.shape[2]).flatten(1)
     )
+    return gradient.reshape(n, channels, height, width)

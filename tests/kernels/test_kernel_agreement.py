@@ -78,7 +78,7 @@ CASES: dict[str, Case] = {
     "expectation._mean": lambda n: (_random(5, n, 4, 2),),
     "expectation._weighted_mean": lambda n: (_random(5, n, 4), _random(5, n, 1).abs()),
     "finite_differences._square_blocks": lambda n: (_order(n, 18), 3, 6, 4, 2, 4, True),
-    "finite_differences.block_sizes": lambda n: (_layout(n), 5),
+    "finite_differences.block_sizes": lambda n: (_layout(n),),
     "finite_differences.probes": lambda n: (_images(n), _layout(n), 1, 4, 1e-3),
     "finite_differences.reduce": lambda n: (
         _random(n, 5),
@@ -86,6 +86,9 @@ CASES: dict[str, Case] = {
         _layout(n),
         torch.full((n, 5), 16),
         1e-3,
+        3,
+        6,
+        4,
     ),
     "squares.paint_windows": lambda n: (
         _images(n),

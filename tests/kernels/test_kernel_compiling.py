@@ -69,7 +69,7 @@ def test_signature_types_and_documentation_stay() -> None:
 
 def test_kernels_can_be_copied_and_pickled() -> None:
     with backend("torchscript", strict=True):
-        finite_differences.block_sizes(torch.zeros((1, 1, 1, 1), dtype=torch.int64), 1)
+        finite_differences.block_sizes(torch.zeros((1, 1, 1), dtype=torch.int64))
     assert pickle.loads(pickle.dumps(finite_differences.block_sizes)) is finite_differences.block_sizes
     assert copy.deepcopy(finite_differences.block_sizes) is finite_differences.block_sizes
 

@@ -11,7 +11,6 @@ from torch import Tensor
 from unmask.evaluation.task import Loss, Slope, Task
 from unmask_kernels.finite_differences import (
     block_sizes,
-    count_blocks,
     count_squares,
     probes,
     reduce,
@@ -52,25 +51,35 @@ class FiniteDifference:
 
     def __call__(self, task: Task, x: Tensor, loss: Loss) -> Slope:
         """Probes of all samples and blocks in few large batches."""
-        n, size = len(x), x[0].numel() if len(x) else 1
         with torch.no_grad():
             logits = task.target(x)
-            assignment, blocks = self._layout(task, x)
-            plus, minus = (torch.empty((n, blocks), dtype=torch.float64, device=x.device) for _ in "+-")
-            at_once = max(1, _CHUNK // max(1, 2 * n * size))
-            rows, goals = torch.arange(n, device=x.device), task.goals
-            for first in range(0, blocks, at_once):
-                last = min(first + at_once, blocks)
-                shown = probes(x, assignment, first, last, self.h)
-                named = rows.repeat_interleave(shown.shape[1])
-                # In float64: near a confident answer the differences drown in the rounding of a float32 loss.
-                logits_shown = task.target.select(named)(shown.flatten(0, 1)).double()
-                values = loss(logits_shown, goals[named]).reshape(n, last - first, 2)
-                plus[:, first:last], minus[:, first:last] = values.unbind(2)
-            gradient = reduce(plus, minus, assignment, block_sizes(assignment, blocks), self.h)
+            layout = self._layout(task, x)
+            blocks = layout.shape[1]
+            at_once = max(1, _CHUNK // max(1, 2 * x.numel()))
+            values = torch.cat(
+                [
+                    self._values(task, x, loss, layout, first, min(first + at_once, blocks))
+                    for first in range(0, blocks, at_once)
+                ],
+                1,
+            )
+            plus, minus = values.unbind(2)
+            gradient = reduce(plus, minus, layout, block_sizes(layout), self.h, *x.shape[1:])
             return Slope(gradient.to(x.dtype), loss(logits, task.goals), logits)
 
-    def _layout(self, task: Task, x: Tensor) -> tuple[Tensor, int]:
+    def _values(self, task: Task, x: Tensor, loss: Loss, layout: Tensor, first: int, last: int) -> Tensor:
+        """The loss above and below some blocks, float64 [n, blocks, 2].
+
+        A function of its own: where the probes before are gone already, the next ones get the memory that
+        these had. Memory fresh from the system costs more than all that is written into it.
+        """
+        shown = probes(x, layout, first, last, self.h)
+        rows = torch.arange(len(x), device=x.device).repeat_interleave(shown.shape[1])
+        # In float64: near a confident answer the differences drown in the rounding of a float32 loss.
+        logits = task.target.select(rows)(shown.flatten(0, 1)).double()
+        return loss(logits, task.goals[rows]).reshape(len(x), last - first, 2)
+
+    def _layout(self, task: Task, x: Tensor) -> Tensor:
         _, channels, height, width = x.shape
         apart = self.channels == "separate"
         squares = count_squares(channels, height, width, self.square, apart)
@@ -79,5 +88,4 @@ class FiniteDifference:
             order = torch.arange(squares, device=x.device)[None]
         else:
             order = task.random.uniform((squares,)).argsort(dim=1, stable=True)
-        assignment = square_blocks(order, channels, height, width, self.square, self.group, apart)
-        return assignment, count_blocks(squares, self.group)
+        return square_blocks(order, channels, height, width, self.square, self.group, apart)
