@@ -205,6 +205,51 @@ def test_finite_differences_give_the_block_means_of_an_affine_gradient(known, sq
         torch.testing.assert_close(slope.gradient, truth, atol=1e-9, rtol=0)
 
 
+@pytest.mark.parametrize("outside", [0.0, 0.5, 0.8, 1.0])
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_of_many_questions_about_a_sample_the_best_valid_one_is_kept(known, norm, outside):
+    from unmask.evaluation.threat import Ball
+
+    model, images, labels = known.linear_problem(n=3, shape=(3, 32, 32))
+    images[:, 0, 0, 0], images[:, 0, 0, 1] = 1.0, 0.0
+    ball = Ball(norm, 0.01, (0.0, 1.0), _kernels())
+    task = _task(model, images, labels, ball)
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randint(0, 3, (300,), generator=generator)
+    unit = ball.steepest(torch.randn((300, 3, 32, 32), generator=generator))
+    # Some go up alone and some go down alone, so that they leave ball or box on one side.
+    unit[100:200], unit[200:] = unit[100:200].abs(), -unit[200:].abs()
+    far = torch.rand(300, generator=generator) < outside
+    reach = 0.009 * torch.rand(300, generator=generator) + 0.02 * far
+    asked = (images[rows] + reach[:, None, None, None] * unit).clamp(0, 1)
+    over, under = (torch.rand((2, 300), generator=generator) < 0.6 * outside).unbind()
+    asked[over, 0, 0, 0], asked[under, 0, 0, 1] = 1.005, -0.005
+    # What is no image is answered by no number, which nothing surpasses.
+    asked[7, 0, 0, 0], asked[8, 1, 2, 3], asked[9, 2, 0, 0] = torch.nan, torch.inf, -torch.inf
+    task.target.select(rows)(asked)
+
+    with torch.no_grad():
+        logits = model(asked).double()
+    own = logits.gather(1, labels[rows][:, None])
+    margin = own.squeeze(1) - logits.scatter(1, labels[rows][:, None], -torch.inf).amax(1)
+    moved = (asked - images[rows]).flatten(1).double()
+    size = moved.abs().amax(1) if norm == "linf" else moved.norm(dim=1)
+    inside = (size <= 0.0101) & ((asked >= 0) & (asked <= 1)).flatten(1).all(1)
+    none = torch.isin(torch.arange(300), torch.tensor([7, 8, 9]))
+    assert torch.equal(inside, ~(far | over | under | none))
+    ledger = task.target._ledger
+    for i in range(3):
+        mine = (inside & (rows == i)).nonzero().squeeze(1)
+        assert ledger.forwards[i] == (rows == i).sum()
+        assert ledger.broken[i] == (margin[mine] < 0).any()
+        if len(mine) == 0:
+            assert torch.equal(ledger.best[i], images[i])
+            continue
+        best = mine[margin[mine].argmin()]
+        assert torch.equal(ledger.best[i], asked[best])
+        torch.testing.assert_close(ledger.best_score[i], margin[best], rtol=1e-4, atol=1e-6)
+
+
 def test_enumerated_expectation_is_the_gradient_of_the_mean_loss(known):
     from unmask.evaluation.threat import Ball
 

@@ -6,6 +6,7 @@ import attrs
 import torch
 from torch import Tensor
 
+from unmask.evaluation.batching import rows_at_once
 from unmask.evaluation.oracle import Oracle
 from unmask.evaluation.random import SampleRandom
 from unmask.evaluation.rows import first_of_each, occurrence
@@ -193,7 +194,10 @@ class Ledger:
             fits = self.valid(images[chosen[first]], rows[first])
             if bool((fits & (wrong[first] == any_wrong)).all()):
                 return first, torch.zeros_like(wrong).index_fill_(0, first, True)
-        valid = self.valid(images[chosen], rows)
+        # As many at once as stay in the cache: fresh memory for all would cost more than looking does.
+        some = rows_at_once(images[0])
+        parts = zip(chosen.split(some), rows.split(some), strict=True)
+        valid = torch.cat([self.valid(images.index_select(0, asked), of) for asked, of in parts])
         if bool(valid.all()):
             return first, valid
         fit = valid.nonzero().squeeze(1)
@@ -237,14 +241,16 @@ class Ledger:
 
     def valid(self, images: Tensor, rows: Tensor) -> Tensor:
         """Finite and inside ball and box up to what rounding explains, bool [query]."""
-        centres = self.clean[rows]
+        centres = self.clean.index_select(0, rows)
         size = centres[0].numel() if len(centres) else 1
         low, high = self.ball.bounds
         slack = rounding_allowance(self.ball.bounds, "linf", size)
-        lowest, highest = torch.aminmax(images.flatten(1), dim=1)
-        inside = (lowest >= low - slack) & (highest <= high + slack)
+        # One after the other: torch.aminmax along a dimension takes ten times as long on CPUs.
+        flat = images.flatten(1)
+        inside = (flat.amin(1) >= low - slack) & (flat.amax(1) <= high + slack)
         reach = self.ball.epsilon + rounding_allowance(self.ball.bounds, self.ball.norm, size)
         if self.ball.norm == "linf":
             # One subtraction errs by half a unit in the last place, far less than the allowance.
-            return inside & ((images - centres).flatten(1).abs().amax(1) <= reach)
+            moved = (images - centres).flatten(1)
+            return inside & (moved.amin(1) >= -reach) & (moved.amax(1) <= reach)
         return inside & (self.ball.distance(images, centres) <= reach)

@@ -20,8 +20,8 @@ from unmask_plugins.attacks.validation import at_least, positive_or_none
 
 __all__ = ["FiniteDifference"]
 
-_CHUNK = 2**20
-"""Pixel values of one batch of probes: 4 MiB of float32, which a processor's cache holds."""
+_CHUNK = 2**21
+"""Pixel values of one batch of probes: 8 MiB of float32, which a processor's last cache holds."""
 
 
 @attrs.frozen
