@@ -62,7 +62,7 @@ def how_it_ended(doing: Mapping[str, Any]) -> str | None:
     ended = _here.known.get(_text(doing))
     if ended is None:
         return None
-    return f"the process was ended by {ended}: native code crashed, or no memory was left"
+    return f"the process was ended by {ended}"
 
 
 @contextmanager
@@ -94,6 +94,6 @@ def surviving(what: str, where: str | None = None) -> Iterator[None]:
     doing = {"when": what}
     ended = how_it_ended(doing)
     if ended is not None:
-        raise UserError(f"{ended}, when {what}. What is finished is kept.", where=where)
+        raise UserError(f"{ended}; this was when {what}. What is finished is kept.", where=where)
     with noted(doing):
         yield

@@ -28,6 +28,9 @@ _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, sign
 _SENT_BY_A_PROCESS = 0
 """`si_code` of a signal that came by `kill`, and so to this process alone; a terminal sends its to both."""
 
+_INTERRUPTED = 128 + signal.SIGINT
+"""The exit status of a process that Ctrl-C has ended, also by force."""
+
 _SHOW_CURSOR = "\x1b[?25h"
 _PR_SET_PDEATHSIG = 1
 
@@ -63,11 +66,11 @@ def attended() -> None:
     if sys.platform != "linux":
         return
     note, known = _SharedNote(), dict[str, str]()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_PASSED_ON, signal.SIGCHLD})
     while True:
         traceback = os.fdopen(os.memfd_create("unmask-traceback"), "w+b", buffering=0)
         sys.stdout.flush()
         sys.stderr.flush()
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_PASSED_ON, signal.SIGCHLD})
         parent, child = os.getpid(), os.fork()
         if child == 0:
             _die_with(parent)
@@ -75,12 +78,13 @@ def attended() -> None:
             faulthandler.enable(traceback)
             crashes.attend(note, known)
             return
-        status = _awaited(child)
-        ended = -os.waitstatus_to_exitcode(status)
+        ended = -os.waitstatus_to_exitcode(_awaited(child))
         doing = note.read()
-        if ended not in _CRASHES or not doing or doing in known:
+        # Work that ends in any proper way is no longer noted then.
+        exited = ended <= 0 and -ended != _INTERRUPTED
+        if not doing or doing in known or not (exited or ended in _CRASHES):
             _end_likewise(ended, before)
-        known[doing] = _described(signal.Signals(ended), traceback)
+        known[doing] = _described(ended, traceback)
         note.write("")
         traceback.close()
         if "--fresh" in sys.argv:
@@ -117,7 +121,7 @@ def _end_likewise(ended: int, mask: set[signal.Signals | int]) -> None:
         os._exit(-ended)
     if ended == signal.SIGINT:
         # Python ends by the signal where it came in the middle of an `exec`, also if it was handled.
-        os._exit(128 + ended)
+        os._exit(_INTERRUPTED)
     if ended != signal.SIGKILL:
         signal.signal(ended, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -125,16 +129,21 @@ def _end_likewise(ended: int, mask: set[signal.Signals | int]) -> None:
     os._exit(128 + ended)
 
 
-def _described(ended: signal.Signals, traceback: IO[bytes]) -> str:
-    """The signal, and the line of Python it came from, where that is known."""
+def _described(ended: int, traceback: IO[bytes]) -> str:
+    """The signal, and the line of Python it came from, where that is known; or the exit status."""
+    if ended <= 0:
+        return f"an exit in the middle of the work, with status {-ended}"
+    if ended == signal.SIGKILL:
+        return "SIGKILL, which the system sends where no memory is left"
+    name = f"a crash of native code: {signal.Signals(ended).name}"
     traceback.seek(0)
     written = traceback.read().decode(errors="replace")
     here = written.partition("most recent call first")[2].partition("\n\n")[0]
     places = re.findall(r'File "(.+)", line (\d+) in (.+)', here)
     # What called the library says more than where in the library it was.
     for file, line, function in [place for place in places if not _is_library(place[0])] or places:
-        return f"{ended.name} in {function} ({file}, line {line})"
-    return ended.name
+        return f"{name} in {function} ({file}, line {line})"
+    return name
 
 
 def _is_library(file: str) -> bool:
