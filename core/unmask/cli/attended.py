@@ -31,7 +31,7 @@ _SENT_BY_A_PROCESS = 0
 _INTERRUPTED = 128 + signal.SIGINT
 """The exit status of a process that Ctrl-C has ended, also by force."""
 
-_SHOW_CURSOR = "\x1b[?25h"
+_SHOW_CURSOR = b"\x1b[?25h"
 _PR_SET_PDEATHSIG = 1
 
 
@@ -60,17 +60,14 @@ def attended() -> None:
     """Return in a child process that goes on with the command; the parent stays here and ends with it.
 
     When the child is ended by a crash in work that it had noted (`unmask.crashes`), another child takes its
-    place, which knows of it. Interrupts and requests to end are the child's; it dies with its parent. On
-    Linux only: elsewhere a forked process may not use the system's libraries, and this returns at once.
+    place, which knows of it. Interrupts and requests to end are the child's; it dies with its parent.
+
+    For Linux: elsewhere a forked process may not use the system's libraries, or there are none.
     """
-    if sys.platform != "linux":
-        return
     note, known = _SharedNote(), dict[str, str]()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_PASSED_ON, signal.SIGCHLD})
     while True:
         traceback = os.fdopen(os.memfd_create("unmask-traceback"), "w+b", buffering=0)
-        sys.stdout.flush()
-        sys.stderr.flush()
         parent, child = os.getpid(), os.fork()
         if child == 0:
             _die_with(parent)
@@ -90,9 +87,9 @@ def attended() -> None:
         if "--fresh" in sys.argv:
             # What the first child began is what the next one goes on with.
             sys.argv.remove("--fresh")
-        if sys.stderr.isatty():
+        if os.isatty(2):
             # A live view that was cut off has hidden it.
-            sys.stderr.write(_SHOW_CURSOR)
+            os.write(2, _SHOW_CURSOR)
 
 
 def _die_with(parent: int) -> None:

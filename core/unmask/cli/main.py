@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Imported here, so that it holds for the errors of every command.
     from unmask.errors import UserError
 
-    if arguments is None and _is_run(sys.argv[1:]):
+    if sys.platform == "linux" and arguments is None and _is_run(sys.argv[1:]):
         from unmask.cli.attended import attended
 
         attended()
