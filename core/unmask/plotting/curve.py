@@ -9,7 +9,7 @@ import xarray as xr
 
 from unmask import statistics
 from unmask.dimensions import ATTACK, EPSILON, MODEL, SAMPLE
-from unmask.plotting.frame import COLOURS, MARKERS, axes_or_new, chosen_name
+from unmask.plotting.frame import COLOURS, MARKERS, axes_or_new, chosen_name, lettered
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,11 +51,6 @@ def plot_curve(
         colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
         ax.fill_between(x, ends[:, 0], ends[:, 1], color=colour, alpha=0.15, linewidth=0)
         ax.plot(x, y, color=colour, marker=marker, markersize=4, label=name)
-    ax.set_xlabel(f"epsilon, {results.attrs.get('norm')} (pixel value)")
-    ax.set_ylabel("accuracy")
-    ax.set_ylim(-0.02, 1.02)
-    ax.set_title(f"{title}, {n} samples, {100 * level:g} % intervals", fontsize=10)
-    ax.grid(alpha=0.25)
-    if ax.get_legend_handles_labels()[1]:
-        ax.legend(fontsize=8)
+    words = f"{title}, {n} samples, {100 * level:g} % intervals"
+    lettered(ax, words, f"epsilon, {results.attrs.get('norm')} (pixel value)", "accuracy")
     return ax

@@ -9,7 +9,7 @@ import xarray as xr
 
 from unmask import statistics
 from unmask.dimensions import ATTACK, EPSILON, MODEL
-from unmask.plotting.frame import COLOURS, axes_or_new, chosen_name
+from unmask.plotting.frame import COLOURS, axes_or_new, chosen_name, lettered
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,11 +49,7 @@ def plot_distortion(
         colour = COLOURS[i % len(COLOURS)]
         ax.fill_between(steps, ends[:, 0], ends[:, 1], step="post", color=colour, alpha=0.15, linewidth=0)
         ax.step(steps, reached / n, where="post", color=colour, label=name)
-    ax.set_xlabel(f"perturbation, {results.attrs.get('norm')} (pixel value)")
-    ax.set_ylabel("share of samples broken")
-    ax.set_ylim(-0.02, 1.02)
-    ax.set_title(f"Minimal distortion of {model}, {100 * level:g} % intervals", fontsize=10)
-    ax.grid(alpha=0.25)
-    if ax.get_legend_handles_labels()[1]:
-        ax.legend(fontsize=8)
+    words = f"Minimal distortion of {model}, {100 * level:g} % intervals"
+    across = f"perturbation, {results.attrs.get('norm')} (pixel value)"
+    lettered(ax, words, across, "share of samples broken")
     return ax

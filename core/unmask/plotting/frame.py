@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "MARKERS", "axes_or_new", "chosen_epsilon", "chosen_name", "state"]
+__all__ = ["COLOURS", "MARKERS", "axes_or_new", "chosen_epsilon", "chosen_name", "lettered", "state"]
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#7F7F7F")
 """Okabe and Ito's palette, told apart by colour-blind readers, the faint yellow left out."""
@@ -31,6 +31,17 @@ def axes_or_new(ax: Axes | None, size: tuple[float, float] = (6.0, 4.0)) -> Axes
     from matplotlib.figure import Figure
 
     return Figure(figsize=size, layout="constrained").subplots()
+
+
+def lettered(ax: Axes, title: str, across: str, up: str) -> None:
+    """Title, names of the axes, a grid, a legend where anything has a name; upwards lie shares."""
+    ax.set_title(title, fontsize=10)
+    ax.set_xlabel(across)
+    ax.set_ylabel(up)
+    ax.set_ylim(-0.02, 1.02)
+    ax.grid(alpha=0.25)
+    if ax.get_legend_handles_labels()[1]:
+        ax.legend(fontsize=8)
 
 
 def chosen_name(results: xr.Dataset, dimension: str, name: str | None) -> str:

@@ -42,6 +42,21 @@ class Finding:
     samples: int
     attack: str
 
+    @classmethod
+    def of_difference(
+        cls, name: str, epsilon: float, difference: NDArray[np.float64], attack: str
+    ) -> Finding:
+        """What a paired difference of outcomes shows: its mean, and whether chance would do as much.
+
+        Args:
+            name: Of the indicator.
+            epsilon: The radius.
+            difference: How much better the attack did, for every sample that both sides have.
+            attack: Which attack showed it.
+        """
+        p_value = statistics.sign_flip_test(difference)
+        return cls(name, epsilon, float(difference.mean()), p_value, len(difference), attack)
+
 
 @attrs.frozen
 class Comparison:
@@ -96,16 +111,7 @@ class Comparison:
             difference = difference[both]
             if not len(difference) or not _fair(attack, peers, radius, both):
                 continue
-            found.append(
-                Finding(
-                    name=self.name,
-                    epsilon=radius.epsilon,
-                    effect=float(difference.mean()),
-                    p_value=statistics.sign_flip_test(difference),
-                    samples=len(difference),
-                    attack=attack.name,
-                )
-            )
+            found.append(Finding.of_difference(self.name, radius.epsilon, difference, attack.name))
         return found
 
     def _references(self, attack: AttackRow, white: list[AttackRow]) -> list[AttackRow]:

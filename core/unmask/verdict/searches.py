@@ -13,7 +13,6 @@ from typing import ClassVar
 import attrs
 import numpy as np
 
-from unmask import statistics
 from unmask.verdict.comparison import Finding
 from unmask.verdict.evidence import WEAKEST_SEARCH, Radius
 from unmask.verdict.families import AttackRow
@@ -57,16 +56,7 @@ class SearchComparison:
             difference = radius.correct(against) - radius.correct([attack])
             difference = difference[~np.isnan(difference)]
             if len(difference):
-                found.append(
-                    Finding(
-                        name=self.name,
-                        epsilon=radius.epsilon,
-                        effect=float(difference.mean()),
-                        p_value=statistics.sign_flip_test(difference),
-                        samples=len(difference),
-                        attack=attack.name,
-                    )
-                )
+                found.append(Finding.of_difference(self.name, radius.epsilon, difference, attack.name))
         return found
 
 
