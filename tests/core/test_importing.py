@@ -88,6 +88,7 @@ def test_every_report_works_on_it(file, tmp_path, kind, content):
     assert "Carmon2019Unlabeled" in said
     if kind == "text":
         assert "judged by that tool, not here" in " ".join(said.split())
+        assert "seed unknown, precision unknown" in " ".join(said.split())
 
 
 def test_a_state_tells_which_samples_stand_and_not_which_were_wrong(file):

@@ -13,6 +13,7 @@ from unmask.dimensions import ATTACK, EPSILON, MODEL, SAMPLE
 from unmask.reports.tables import problems
 from unmask.reports.wording import epsilon_text
 from unmask.results.accessor import Method
+from unmask.results.layout import UNKNOWN, UNKNOWN_SEED
 
 __all__ = [
     "AttackSettings",
@@ -61,13 +62,15 @@ def threat_model(results: xr.Dataset, level: float, method: Method = "clopper-pe
     """Threat model, samples, seed and confidence level, by term."""
     attributes = results.attrs
     low, high = json.loads(attributes.get("bounds", "[0, 1]"))
+    arithmetic = f"{attributes.get('precision')} on {attributes.get('device')}"
     return {
         "norm": str(attributes.get("norm")),
         "epsilon": ", ".join(epsilon_text(e) for e in results[EPSILON].values),
         "pixels": f"in [{low:g}, {high:g}]",
         "samples": f"{results.sizes[SAMPLE]} of {attributes.get('data') or 'the given data'}",
-        "seed": str(attributes.get("seed")),
-        "arithmetic": f"{attributes.get('precision')} on {attributes.get('device')}",
+        # Whoever publishes results does not always say how they were made.
+        "seed": "unknown" if attributes.get("seed") == UNKNOWN_SEED else str(attributes.get("seed")),
+        "arithmetic": "precision unknown" if attributes.get("precision") == UNKNOWN else arithmetic,
         "intervals": f"{_METHODS[method]}, {100 * level:g} %",
     }
 

@@ -25,7 +25,7 @@ from unmask.compat.state import EvaluationState, looks_like_state
 from unmask.dimensions import Status
 from unmask.errors import UserError
 from unmask.option_values import exact_float
-from unmask.results.layout import AttackLabel, ModelLabel, Provenance, assemble
+from unmask.results.layout import UNKNOWN, UNKNOWN_SEED, AttackLabel, ModelLabel, Provenance, assemble
 from unmask.results.outcome import CellOutcome, CleanOutcome
 
 __all__ = ["Told", "import_results"]
@@ -245,9 +245,9 @@ def _dataset(
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             norm=norm,
             bounds=(0.0, 1.0),
-            seed=-1,
-            precision="unknown",
-            device="unknown",
+            seed=UNKNOWN_SEED,
+            precision=UNKNOWN,
+            device=UNKNOWN,
             versions={},
             data=data,
             warnings=[origin, *warnings],

@@ -15,7 +15,10 @@ from unmask import dimensions as dim
 from unmask.dimensions import Status
 from unmask.results.outcome import CellOutcome, CleanOutcome
 
-__all__ = ["AttackLabel", "ModelLabel", "Provenance", "assemble", "text_array"]
+__all__ = ["UNKNOWN", "UNKNOWN_SEED", "AttackLabel", "ModelLabel", "Provenance", "assemble", "text_array"]
+
+UNKNOWN, UNKNOWN_SEED = "unknown", -1
+"""What stands for a precision, a device, or a seed that whoever made a result did not tell."""
 
 _CELL = (dim.MODEL, dim.ATTACK, dim.EPSILON)
 _EACH = (*_CELL, dim.SAMPLE)
