@@ -421,3 +421,29 @@ def test_work_is_counted() -> None:
     assert operations(model, torch.rand(1, 3, 4, 4)) == 2 * (5 * 16 * 27 + 7 * 80)
     assert passes(unmask.attack("pgd", steps=20, restarts=3)) == 60
     assert passes(unmask.attack("square", queries=500, max_queries=200)) == 200
+
+
+class InPlace(nn.Module):
+    """Works in its input, and in the answers of its layers."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.net(images.sub_(0.5).mul_(2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["float32", "fast"])
+@pytest.mark.parametrize("prepare", ["eager", "channels-last", "torchscript", "inductor"])
+def test_models_that_work_in_place_leave_the_images_alone_in_every_form(problem, prepare, precision) -> None:
+    model, images, _ = problem
+    guest, before = InPlace(model).eval(), images.clone()
+    with torch.no_grad():
+        labels = guest(images.clone()).argmax(1)
+    results = attacked((guest, images, labels), prepare=prepare, precision=precision)
+    assert torch.equal(images, before)
+    plain = attacked((guest, images, labels), prepare="eager")
+    assert abs(results.correct.mean() - plain.correct.mean()) <= (0 if precision == "float32" else 1 / 40)
+    assert not any("Error" in why for why in recorded(results).get("passed-over", {}).values())

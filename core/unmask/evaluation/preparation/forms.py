@@ -166,11 +166,12 @@ def _scripted(module: nn.Module, images: Tensor) -> nn.Module:
     with warnings.catch_warnings(), torch.no_grad():
         # Deprecated upstream, and never chosen unasked.
         warnings.simplefilter("ignore")
-        traced = torch.jit.trace(module, images, check_trace=False)
+        # Copies, since some models work in place.
+        traced = torch.jit.trace(module.eval(), images.clone(), check_trace=False)
         scripted: nn.Module = torch.jit.optimize_for_inference(torch.jit.freeze(traced))
         # The first calls gather statistics and optimise once more.
         for _ in range(3):
-            scripted(images)
+            scripted(images.clone())
     return scripted
 
 
