@@ -65,6 +65,55 @@ def test_mixing_refuses(known, options, where: str) -> None:
         unmask.ensemble("mixing", pair(known, (0, 1)))
 
 
+class InPlace(nn.Module):
+    """Reads the images once, and leaves nothing of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(16, 3)
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.linear(images.flatten(1).clone())
+        images.mul_(0)
+        return logits
+
+
+@pytest.mark.parametrize("name", [*SEVERAL, "mixing"])
+def test_a_member_that_works_in_place_spoils_nothing_for_the_others(name: str) -> None:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        first = InPlace().eval()
+    same = nn.Sequential(nn.Flatten(), first.linear).eval()
+    shown = IMAGES.clone()
+    found = unmask.ensemble(name, [first, same])(shown)
+    torch.testing.assert_close(found, unmask.ensemble(name, [same, same])(IMAGES))
+    assert torch.equal(shown, IMAGES)
+
+
+def test_a_front_end_that_works_in_place_is_gone_round_all_the_same() -> None:
+    """The way round reads the images as they came, not what a front end left of them."""
+
+    class Front(nn.Module):
+        def forward(self, images: Tensor) -> Tensor:
+            return images.sub_(0.5).add_(0.5)
+
+    class Same(nn.Module):
+        def forward(self, images: Tensor) -> Tensor:
+            return images - 0.5 + 0.5
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Flatten(), nn.Linear(16, 3)).eval()
+    labels = net(IMAGES).argmax(1)
+    for at in ("input", "front-end"):
+        attack = unmask.attack("pgd", steps=5, gradient={"use": "bypass", "at": at})
+        found = [
+            unmask.evaluate({"m": Defended(front, net).eval()}, IMAGES, labels, {"bpda": attack}, [0.1])
+            for front in (Front(), Same())
+        ]
+        assert found[0].margin.equals(found[1].margin)
+
+
 @pytest.mark.parametrize("name", SEVERAL)
 def test_members_are_checked(name: str) -> None:
     with pytest.raises(UserError, match="at least one member"):

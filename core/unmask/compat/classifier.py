@@ -66,6 +66,7 @@ class Classifier:
             device = next((tensor.device for tensor in self.model.parameters()), images.device)
         with torch.no_grad(), guests([self.module(images.device)]):
             parts = [
-                self.model(part.to(device or images.device)).argmax(1) for part in images.split(batch_size)
+                self.model(part.to(device or images.device).clone()).argmax(1)
+                for part in images.split(batch_size)
             ]
         return torch.cat(parts).to(images.device)

@@ -60,7 +60,7 @@ class StraightThrough(torch.nn.Module):
         inner = self.model
         while isinstance(inner, Defended):
             with torch.no_grad():
-                shown = inner.front_end(images)
+                shown = inner.front_end(images.clone())  # some work in place
             images = Replace.apply(shown, _stand_in(inner.front_end, images, shown))
             inner = inner.backbone
         logits: Tensor = inner(images)

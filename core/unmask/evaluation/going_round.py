@@ -74,5 +74,5 @@ class _GoneRound(nn.Module):
             straight: Tensor = StraightThrough(self.defended)(images)
             return straight
         with torch.no_grad():
-            logits = self.defended(images)
+            logits = self.defended(images.clone())  # some models work in place
         return Replace.apply(logits, self.backbone(images))  # type: ignore[no-any-return]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from unmask_plugins.ensembles.members import checked_members, mean_log_probabilities
+from unmask_plugins.ensembles.members import answers_of, checked_members, mean_log_probabilities
 
 __all__ = ["MeanLogits", "MeanProbabilities"]
 
@@ -29,7 +29,7 @@ class _Averaging(nn.Module, ABC):
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits [sample, class]."""
-        return self._average([member(images) for member in self.members])
+        return self._average(answers_of(self.members, images))
 
     @abstractmethod
     def _average(self, logits: list[Tensor]) -> Tensor:

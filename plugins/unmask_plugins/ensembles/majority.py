@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from unmask_plugins.ensembles.members import checked_members
+from unmask_plugins.ensembles.members import answers_of, checked_members
 
 __all__ = ["Majority"]
 
@@ -32,8 +32,8 @@ class Majority(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Votes [sample, class]; not finite where some member's logits are not."""
         votes = []
-        for member in self.members:
-            logits = member(images).detach()
+        for answer in answers_of(self.members, images):
+            logits = answer.detach()
             vote = one_hot(logits.argmax(1), logits.shape[1]).to(logits.dtype)
             votes.append(torch.where(logits.isfinite().all(1, keepdim=True), vote, torch.nan))
         return torch.stack(votes).sum(0)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from unmask.errors import MisuseError, UserError
 
-__all__ = ["SelfEnsemble", "checked_members", "copy_of_only_member", "mean_log_probabilities"]
+__all__ = ["SelfEnsemble", "answers_of", "checked_members", "copy_of_only_member", "mean_log_probabilities"]
 
 
 def checked_members(
@@ -59,6 +59,11 @@ def mean_log_probabilities(logits: Sequence[Tensor]) -> Tensor:
     return stacked.logsumexp(0) - math.log(len(logits))
 
 
+def answers_of(members: Iterable[nn.Module], images: Tensor) -> list[Tensor]:
+    """Every member's answer; each has a copy of the images, since some models work in place."""
+    return [member(images.clone()) for member in members]
+
+
 class SelfEnsemble(nn.Module):
     """One model that answers at random, asked several times.
 
@@ -81,4 +86,4 @@ class SelfEnsemble(nn.Module):
         if self.draws == 1:
             logits: Tensor = self.model(images)
             return logits
-        return mean_log_probabilities([self.model(images) for _ in range(self.draws)])
+        return mean_log_probabilities(answers_of([self.model] * self.draws, images))

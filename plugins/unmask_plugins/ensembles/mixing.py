@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from unmask.errors import UserError
-from unmask_plugins.ensembles.members import checked_members
+from unmask_plugins.ensembles.members import answers_of, checked_members
 
 __all__ = ["Mixing"]
 
@@ -39,7 +39,7 @@ class Mixing(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits [sample, class], whose softmax is the mixture."""
-        accurate, robust = (member(images).log_softmax(1) for member in self.members)
+        accurate, robust = (answer.log_softmax(1) for answer in answers_of(self.members, images))
         if self.alpha in (0, 1):
             chosen: Tensor = robust if self.alpha else accurate
             return chosen
