@@ -72,11 +72,13 @@ def run_manifest(
     """
     if folder.exists() and not folder.is_dir():
         raise UserError("is a file; a run needs a folder. Choose another place with -o.", file=str(folder))
+    # Whatever code of plugins makes of the working directory.
+    folder = folder.absolute()
     chosen = EngineChoice.checked(engine, workers, scheduler)
-    check_manifest(manifest)
+    with surviving("the manifest was checked"):
+        check_manifest(manifest)
     place = choose_device(device or manifest.device)
-    with surviving("the samples were read", "data"):
-        data = build_data(manifest)
+    data = build_data(manifest)
     built = build_models(manifest, device=place, view=training)
     with placed_in(manifest.file):
         check_expectations(
@@ -128,9 +130,10 @@ def run_manifest(
     from unmask.reports.text import render_text
 
     try:
-        write_atomically(folder / "manifest.toml", manifest.text)
-        write_atomically(folder / "report.txt", render_text(results, console_width=120))
-        write_atomically(folder / "report.html", render_html(results))
+        with surviving("the reports were written"):
+            write_atomically(folder / "manifest.toml", manifest.text)
+            write_atomically(folder / "report.txt", render_text(results, console_width=120))
+            write_atomically(folder / "report.html", render_html(results))
     except OSError as error:
         raise UnsavedError(
             f"the reports cannot be written here: {error}. The result is in results.nc; make room and "

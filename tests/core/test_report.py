@@ -115,8 +115,9 @@ def test_command(results: xr.Dataset, tmp_path: Path) -> None:
     assert "MASKED" in run.invoke(app, [str(tmp_path)]).output
     assert json.loads(run.invoke(app, [str(path), "--format", "json"]).output)["title"] == "three models"
     for name, format in (("r.txt", "text"), ("r.json", "json")):
-        done = run.invoke(app, [str(path), "--format", format, "-o", str(tmp_path / "new" / name)])
-        assert done.exit_code == 0 and not done.output
+        place = tmp_path / "new" / name
+        done = run.invoke(app, [str(path), "--format", format, "-o", str(place)])
+        assert done.exit_code == 0 and done.output == f"written: {place}\n"
         assert "three models" in (tmp_path / "new" / name).read_text()
 
 

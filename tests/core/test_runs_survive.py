@@ -20,9 +20,9 @@ import torch
 import xarray as xr
 
 import unmask
+from unmask import interrupt
 from unmask.cli.main import main
 from unmask.errors import UnsavedError, UserError
-from unmask.evaluation import interrupt
 from unmask.evaluation.progress import Silent
 from unmask.results import RunFolder
 from unmask.results import folder as folder_module
@@ -201,6 +201,14 @@ def _loops(target, images, labels, budget, random):
         pass
 
 
+def _goes_on_after_every_error(target, images, labels, budget, random):
+    while True:
+        try:
+            time.sleep(0.01)
+        except Exception:
+            continue
+
+
 def _quits(target, images, labels, budget, random):
     raise SystemExit(0)
 
@@ -223,6 +231,7 @@ def _own_kind(target, images, labels, budget, random):
 HOSTILE: dict[str, tuple[Callable, str]] = {
     "hangs and swallows": (_again_and_again, "CellTimeoutError: the cell used up its time"),
     "sleeps": (_sleeps, "CellTimeoutError: the cell used up its time"),
+    "goes on": (_goes_on_after_every_error, "CellTimeoutError: the cell used up its time"),
     "loops": (_loops, "CellTimeoutError: the cell used up its time"),
     "quits": (_quits, "SystemExit: 0"),
     "memory": (_is_out_of_memory, "MemoryError"),

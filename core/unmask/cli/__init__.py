@@ -5,12 +5,14 @@ Command modules import nothing heavy at the top, so that ``unmask --help`` is qu
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["console"]
+__all__ = ["console", "counted", "printing", "reader_gone"]
 
 _WIDE = 240
 
@@ -25,3 +27,41 @@ def console(*, stderr: bool = False) -> Console:
     if not made.is_terminal and "COLUMNS" not in os.environ:
         made = Console(stderr=stderr, highlight=False, width=_WIDE)
     return made
+
+
+def counted(number: int, what: str) -> str:
+    """``1 sample``, ``2 samples``."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def reader_gone(cause: BaseException) -> bool:
+    """Whether whoever read the output, such as ``head``, has enough."""
+    return isinstance(cause, BrokenPipeError) or (
+        # Rich's way to end where it meets one.
+        isinstance(cause, SystemExit) and isinstance(cause.__context__, BrokenPipeError)
+    )
+
+
+@contextmanager
+def printing(kept: str) -> Iterator[None]:
+    """Print what is kept elsewhere: a reader that has enough is no error, a full disk a small one.
+
+    Args:
+        kept: Where it is kept.
+    """
+    import os
+    import sys
+
+    import typer
+
+    try:
+        yield
+        sys.stdout.flush()
+    except (OSError, SystemExit) as cause:
+        if not isinstance(cause, OSError) and not reader_gone(cause):
+            raise
+        # Python would try again at its end, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not reader_gone(cause):
+            typer.echo(f"error: the report cannot be printed: {cause}. It is kept in {kept}.", err=True)
+            raise typer.Exit(1) from None

@@ -5,22 +5,33 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
+import hashlib
 import mmap
 import os
 import re
 import signal
 import sys
 import sysconfig
-from typing import IO
-
-import attrs
+from collections.abc import Callable
+from typing import IO, NoReturn
 
 from unmask import crashes
 
 __all__ = ["attended"]
 
 _CRASHES = frozenset(
-    {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGKILL}
+    {
+        signal.SIGSEGV,
+        signal.SIGBUS,
+        signal.SIGILL,
+        signal.SIGFPE,
+        signal.SIGABRT,
+        signal.SIGTRAP,
+        signal.SIGSYS,
+        signal.SIGXCPU,
+        signal.SIGXFSZ,
+        signal.SIGKILL,
+    }
 )
 """Signals that end a process for what it did; the system sends SIGKILL where no memory is left."""
 
@@ -31,58 +42,123 @@ _SENT_BY_A_PROCESS = 0
 _INTERRUPTED = 128 + signal.SIGINT
 """The exit status of a process that Ctrl-C has ended, also by force."""
 
+_UNEXPECTED = 1
+_LOOK = 1.0
+"""Seconds between two looks at whether the child's work takes too long."""
+
+_GRACE = 5
+"""Looks at work that is over its time before it is ended; none are taken while both are stopped (Ctrl-Z)."""
+
 _SHOW_CURSOR = b"\x1b[?25h"
 _PR_SET_PDEATHSIG = 1
 
 
-@attrs.define(eq=False)
+class _Shared(ctypes.Structure):
+    _fields_ = (
+        ("status", ctypes.c_int64),
+        ("until", ctypes.c_double),
+        ("told", ctypes.c_uint64),
+        ("digests", ctypes.c_uint64 * 8192),
+        ("doing", ctypes.c_char * 2**16),
+    )
+
+
+_UNKNOWN = -1
+"""The exit status of a child that has not come to its end."""
+
+
 class _SharedNote:
     """A note in memory that a process shares with its parent; satisfies `unmask.crashes.Note`."""
 
-    memory: mmap.mmap = attrs.field(factory=lambda: mmap.mmap(-1, 2**16))
+    def __init__(self) -> None:
+        self._shared = _Shared.from_buffer(mmap.mmap(-1, ctypes.sizeof(_Shared)))
+        self.attendant = os.getpid()
+        self.clear()
 
-    def write(self, doing: str) -> None:
-        """Replace it; what is too long for it is not noted."""
+    def clear(self) -> None:
+        """For a child that starts; what was told is told."""
+        self._shared.doing, self._shared.until, self._shared.status = b"", 0.0, _UNKNOWN
+
+    def write(self, doing: str, until: float | None) -> None:
+        """As `Note.write`; what is too long for it is not noted."""
         content = doing.encode()
-        if len(content) > len(self.memory) - 8:
-            content = b""
-        self.memory[:8] = (0).to_bytes(8, "little")
-        self.memory[8 : 8 + len(content)] = content
-        self.memory[:8] = len(content).to_bytes(8, "little")
+        self._shared.until = 0.0
+        self._shared.doing = content if len(content) < ctypes.sizeof(self._shared) // 2 else b""
+        self._shared.until = until or 0.0
 
-    def read(self) -> str:
+    def is_news(self, words: str) -> bool:
+        """As `Note.is_news`; when too much was told, everything is."""
+        digest = int.from_bytes(hashlib.blake2b(words.encode(), digest_size=8).digest(), "little")
+        told, digests = self._shared.told, self._shared.digests
+        if digest in digests[:told]:
+            return False
+        if told < len(digests):
+            digests[told] = digest
+            self._shared.told = told + 1
+        return True
+
+    def end(self, status: int) -> None:
+        """The command is done; how the process goes down does not matter any more."""
+        self._shared.status = status
+
+    @property
+    def doing(self) -> str:
         """What the child was doing; empty when nothing that was noted."""
-        size = int.from_bytes(self.memory[:8], "little")
-        return self.memory[8 : 8 + size].decode()
+        return bytes(self._shared.doing).decode()
+
+    @property
+    def status(self) -> int | None:
+        """The exit status of the command; None: it is not done."""
+        return None if self._shared.status == _UNKNOWN else self._shared.status
+
+    @property
+    def overdue(self) -> bool:
+        """The work should have ended by now."""
+        until: float = self._shared.until
+        return 0.0 < until < _now()
 
 
-def attended() -> None:
-    """Return in a child process that goes on with the command; the parent stays here and ends with it.
+def _now() -> float:
+    import time
 
-    When the child is ended by a crash in work that it had noted (`unmask.crashes`), another child takes its
-    place, which knows of it. Interrupts and requests to end are the child's; it dies with its parent.
+    return time.monotonic()
+
+
+def attended(work: Callable[[Callable[[], None], Callable[[int], None]], int]) -> NoReturn:
+    """Do a command in a child process, and end as it does.
+
+    When the child is ended by a crash in work that it had noted (`unmask.crashes`), or has to be ended
+    because such work does not come to its end, another child takes its place, which knows of it.
+    Interrupts and requests to end are the child's; it dies with its parent.
 
     For Linux: elsewhere a forked process may not use the system's libraries, or there are none.
+
+    Args:
+        work: The command, in the child; returns its exit status. It is given what lets signals in, to be
+            called where they are expected, and what ends the process at once with a status.
     """
     note, known = _SharedNote(), dict[str, str]()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_PASSED_ON, signal.SIGCHLD})
     while True:
+        note.clear()
         traceback = os.fdopen(os.memfd_create("unmask-traceback"), "w+b", buffering=0)
         parent, child = os.getpid(), os.fork()
         if child == 0:
             _die_with(parent)
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            faulthandler.enable(traceback)
-            crashes.attend(note, known)
-            return
-        ended = -os.waitstatus_to_exitcode(_awaited(child))
-        doing = note.read()
-        # Work that ends in any proper way is no longer noted then.
-        exited = ended <= 0 and -ended != _INTERRUPTED
-        if not doing or doing in known or not (exited or ended in _CRASHES):
+            _do(work, note, known, traceback, before)
+        status, overdue = _awaited(child, note)
+        ended = -os.waitstatus_to_exitcode(status)
+        if note.status is not None:
+            os._exit(note.status)
+        if ended > 0 and ended not in _CRASHES:
             _end_likewise(ended, before)
-        known[doing] = _described(ended, traceback)
-        note.write("")
+        described = _OVERDUE if overdue else f"the process was ended by {_described(ended, traceback)}"
+        doing = note.doing
+        if not doing or doing in known:
+            with contextlib.suppress(OSError):
+                os.write(2, f"error: {described}. What is finished is kept.\n".encode())
+            os._exit(_UNEXPECTED)
+        known[doing] = described
         traceback.close()
         if "--fresh" in sys.argv:
             # What the first child began is what the next one goes on with.
@@ -90,6 +166,35 @@ def attended() -> None:
         if os.isatty(2):
             # A live view that was cut off has hidden it.
             os.write(2, _SHOW_CURSOR)
+
+
+_OVERDUE = "CellTimeoutError: the cell used up its time, did not end, and was ended by force"
+
+
+def _do(
+    work: Callable[[Callable[[], None], Callable[[int], None]], int],
+    note: _SharedNote,
+    known: dict[str, str],
+    traceback: IO[bytes],
+    mask: set[signal.Signals | int],
+) -> NoReturn:
+    """What the child does."""
+    faulthandler.enable(traceback)
+    crashes.attend(note, known)
+
+    def leave(status: int) -> None:
+        note.end(status)
+        os._exit(status)
+
+    status = work(lambda: _let_in(mask), leave)
+    # Whoever waits for threads that plugins have left behind need not.
+    signal.signal(signal.SIGINT, lambda number, frame: os._exit(status))
+    note.end(status)
+    sys.exit(status)
+
+
+def _let_in(mask: set[signal.Signals | int]) -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _die_with(parent: int) -> None:
@@ -100,27 +205,29 @@ def _die_with(parent: int) -> None:
         os._exit(128 + signal.SIGKILL)
 
 
-def _awaited(child: int) -> int:
-    """The status a child ended with; signals to this process reach it meanwhile."""
+def _awaited(child: int, note: _SharedNote) -> tuple[int, bool]:
+    """The status a child ended with, and whether its work had to be ended; signals reach it meanwhile."""
+    looks = 0
     while True:
-        got = signal.sigwaitinfo({*_PASSED_ON, signal.SIGCHLD})
-        if got.si_signo == signal.SIGCHLD:
+        got = signal.sigtimedwait({*_PASSED_ON, signal.SIGCHLD}, _LOOK)
+        if got is None:
+            looks = looks + 1 if note.overdue else 0
+            if looks == _GRACE:
+                os.kill(child, signal.SIGKILL)
+        elif got.si_signo == signal.SIGCHLD:
             gone, status = os.waitpid(child, os.WNOHANG)
             if gone == child:
-                return status
+                return status, looks >= _GRACE
         elif got.si_code == _SENT_BY_A_PROCESS and got.si_pid != child:
             os.kill(child, got.si_signo)
 
 
-def _end_likewise(ended: int, mask: set[signal.Signals | int]) -> None:
-    """End as the child did, by its exit status or its signal."""
-    if ended <= 0:
-        os._exit(-ended)
+def _end_likewise(ended: int, mask: set[signal.Signals | int]) -> NoReturn:
+    """End by the signal that has ended the child."""
     if ended == signal.SIGINT:
         # Python ends by the signal where it came in the middle of an `exec`, also if it was handled.
         os._exit(_INTERRUPTED)
-    if ended != signal.SIGKILL:
-        signal.signal(ended, signal.SIG_DFL)
+    signal.signal(ended, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     os.kill(os.getpid(), ended)
     os._exit(128 + ended)
@@ -131,7 +238,7 @@ def _described(ended: int, traceback: IO[bytes]) -> str:
     if ended <= 0:
         return f"an exit in the middle of the work, with status {-ended}"
     if ended == signal.SIGKILL:
-        return "SIGKILL, which the system sends where no memory is left"
+        return "SIGKILL: no memory was left, or somebody sent it"
     name = f"a crash of native code: {signal.Signals(ended).name}"
     traceback.seek(0)
     written = traceback.read().decode(errors="replace")

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from unmask.cli import counted
+
 __all__ = ["import_file"]
 
 
@@ -32,5 +34,5 @@ def import_file(
     refuse_replacing(file, output)
     results = import_results(file, Told(norm=norm, epsilon=epsilon, model=model, samples=samples))
     place = save(results, output)
-    sizes = f"{results.sizes['sample']} samples"
-    typer.echo(f"written: {place} ({sizes} of {results.attrs['imported_from']})")
+    samples_there = counted(results.sizes["sample"], "sample")
+    typer.echo(f"written: {place} ({samples_there} of {results.attrs['imported_from']})")

@@ -6,13 +6,19 @@ fired under ``--strict``; 130 interrupted.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+import signal
 import sys
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
+from unmask import interrupt
+from unmask.cli import reader_gone
 from unmask.cli.check import check
 from unmask.cli.compare import compare
 from unmask.cli.import_results import import_file
@@ -32,7 +38,28 @@ __all__ = ["app", "main"]
 _TRACEBACK = "UNMASK_TRACEBACK"
 _tracebacks = False
 
+
+class _Commands(TyperGroup):
+    """The commands; however the code that one of them works with ends, it does not end the process."""
+
+    def invoke(self, context: Any) -> Any:
+        """Do the command that was given."""
+        try:
+            return super().invoke(context)
+        except KeyboardInterrupt:
+            raise typer.Exit(_interrupted()) from None
+        except (Exception, typer.Exit):
+            raise
+        except BaseException as cause:
+            if reader_gone(cause):
+                raise typer.Exit(0) from None
+            from unmask.crashes import CrashError, reason
+
+            raise CrashError(f"{reason(cause)}: code that the command works with tried to end it") from cause
+
+
 app = typer.Typer(
+    cls=_Commands,
     name="unmask",
     help="Is this classifier's adversarial robustness real, or are its gradients masked?",
     no_args_is_help=True,
@@ -94,30 +121,95 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: Without the program's name; None: the process's own.
     """
-    # Imported here, so that it holds for the errors of every command.
-    from unmask.errors import UserError
-
     if sys.platform == "linux" and arguments is None and _is_run(sys.argv[1:]):
         from unmask.cli.attended import attended
 
-        attended()
-    command = typer.main.get_command(app)
+        attended(_done)
+    sys.exit(_done(arguments=arguments))
+
+
+def _done(
+    begin: Callable[[], None] = lambda: None,
+    leave: Callable[[int], object] = os._exit,
+    arguments: Sequence[str] | None = None,
+) -> int:
+    """Do the command; the exit status.
+
+    Args:
+        begin: Called when Ctrl-C may come.
+        leave: Ends the process at once.
+        arguments: As for `main`.
+    """
+    from unmask.crashes import CrashError
+    from unmask.errors import UserError
+
+    with interrupt.orderly(lambda: "", leave):
+        try:
+            begin()
+            command = typer.main.get_command(app)
+            command.main(args=None if arguments is None else list(arguments), prog_name="unmask")
+        except SystemExit as end:
+            if _was_interrupted(end):
+                return _interrupted()
+            return _printed(end.code if isinstance(end.code, int) else int(end.code is not None))
+        except UserError as error:
+            _print_error(str(error), error)
+            return 2
+        except KeyboardInterrupt:
+            return _interrupted()
+        except CrashError as error:
+            _print_error(str(error), error)
+            return 1
+        except OSError as error:
+            if error.errno not in _FULL or error.filename is not None:
+                return _unexpected(error)
+            _print_error(f"something cannot be written: {error}. Make room, or choose another place.", error)
+            return 1
+        except Exception as error:
+            # Ctrl-C in the middle of an import can come out as anything.
+            return _interrupted() if interrupt.asked() else _unexpected(error)
+    raise AssertionError("a command ends in SystemExit")
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
+def _unexpected(error: Exception) -> int:
+    kind = type(error).__name__
+    _print_error(
+        f"unexpected {kind}: {error}" if str(error) else f"unexpected {kind}",
+        error,
+        "Run `unmask --traceback ...` to see where it comes from.",
+    )
+    return 1
+
+
+def _was_interrupted(end: BaseException | None) -> bool:
+    """Whether the library that reads the command line has met Ctrl-C, about which it says nothing."""
+    while end is not None and not isinstance(end, KeyboardInterrupt):
+        end = end.__cause__ or (None if end.__suppress_context__ else end.__context__)
+    return end is not None
+
+
+def _interrupted() -> int:
+    with contextlib.suppress(ValueError):  # not in the main thread
+        # The command ends already, and is to end in words.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    typer.echo("interrupted", err=True)
+    return 130
+
+
+def _printed(status: int) -> int:
+    """The exit status, once all that was printed is out."""
     try:
-        command.main(args=None if arguments is None else list(arguments), prog_name="unmask")
-    except UserError as error:
-        _print_error(str(error), error)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        typer.echo("interrupted", err=True)
-        sys.exit(130)
-    except Exception as error:
-        kind = type(error).__name__
-        _print_error(
-            f"unexpected {kind}: {error}" if str(error) else f"unexpected {kind}",
-            error,
-            "Run `unmask --traceback ...` to see where it comes from.",
-        )
-        sys.exit(1)
+        sys.stdout.flush()
+    except OSError as error:
+        # Python would try again at its end, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if error.errno != errno.EPIPE:
+            typer.echo(f"error: the output cannot be written: {error}", err=True)
+            return status or 1
+    return status
 
 
 def _is_run(arguments: Sequence[str]) -> bool:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from unmask.cli import counted
 from unmask.cli.completion import complete_result
 
 __all__ = ["merge"]
@@ -31,5 +32,5 @@ def merge(
         parts = [stack.enter_context(opened_result(path)) for path in results]
         merged = merging.merge(parts, [str(path) for path in results])
     place = save(merged, output)
-    sizes = ", ".join(f"{merged.sizes[d]} {d}s" for d in ("model", "attack", "epsilon", "sample"))
+    sizes = ", ".join(counted(merged.sizes[d], d) for d in ("model", "attack", "epsilon", "sample"))
     typer.echo(f"written: {place} ({sizes})")

@@ -80,6 +80,7 @@ def plot(
         state(figure, dataset, level)
         with written(output, "figure") as place:
             figure.savefig(place, format=output.suffix.lower()[1:], dpi=160)
+    typer.echo(f"written: {output}")
 
 
 def _refuse_idle(kind: str, model: str | None, epsilon: str | None, transfer: bool) -> None:

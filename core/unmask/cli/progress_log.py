@@ -9,6 +9,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, Literal, TextIO
 
+from unmask.crashes import news
+
 __all__ = ["LOGS", "Log", "LogView"]
 
 Log = Literal["text", "json"]
@@ -85,8 +87,9 @@ class LogView:
         self._tell("note", message, message=message)
 
     def warn(self, message: str) -> None:
-        """Something the user should know."""
-        self._tell("warning", f"warning: {message}", message=message)
+        """Something the user should know; told once."""
+        if news(message):
+            self._tell("warning", f"warning: {message}", message=message)
 
     def error(self, message: str) -> None:
         """The run cannot go on."""

@@ -19,6 +19,7 @@ from rich.progress import (
 )
 
 from unmask.cli.progress_log import Log, LogView
+from unmask.crashes import news
 
 __all__ = ["ProgressView", "View", "progress_view"]
 
@@ -80,8 +81,9 @@ class ProgressView:
         self._console.print(message, markup=False, highlight=False, soft_wrap=True)
 
     def warn(self, message: str) -> None:
-        """Printed above the bars."""
-        self._console.print(f"warning: {message}", style="yellow", markup=False, highlight=False)
+        """Printed above the bars, once."""
+        if news(message):
+            self._console.print(f"warning: {message}", style="yellow", markup=False, highlight=False)
 
     def error(self, message: str) -> None:
         """Left to the command line, which prints errors."""

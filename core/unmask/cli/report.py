@@ -73,6 +73,7 @@ def report(
         return
     with written(output, "report") as place:
         place.write_text(content, encoding="utf-8")
+    typer.echo(f"written: {output}")
 
 
 def _rendered(dataset: xr.Dataset, format: str, level: float, interval: Method) -> str:

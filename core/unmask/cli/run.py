@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from unmask.cli import printing
 from unmask.cli.completion import complete_manifest
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def run(
     from unmask.cli.progress_log import LOGS, LogView, as_line
     from unmask.cli.progress_view import progress_view
     from unmask.errors import UnsavedError, UserError, suggestion
-    from unmask.evaluation.interrupt import orderly
+    from unmask.interrupt import orderly
     from unmask.manifest.reading import read_manifest
     from unmask.models.trained import TrainingView
     from unmask.reports.text import text_report
@@ -76,7 +77,9 @@ def run(
     kind = cast("Log | None", log)
 
     def stopping() -> str:
-        words = "stopping after this batch; press Ctrl-C again to stop now"
+        batch = workers is None and scheduler is None and engine != "dask"
+        what = "this batch" if batch else "the cells that are being computed"
+        words = f"stopping after {what}; press Ctrl-C again to stop now"
         return as_line(kind, "stopping", words, {"message": words}) if kind else f"\n{words}\n"
 
     try:
@@ -117,8 +120,9 @@ def run(
             raise
         view.error(str(error))
         raise typer.Exit(2) from None
-    Console().print(text_report(results))
-    typer.echo(f"\nwritten: {folder / 'results.nc'}, {folder / 'report.html'}")
+    with printing(str(folder / "report.txt")):
+        Console().print(text_report(results))
+        typer.echo(f"\nwritten: {folder / 'results.nc'}, {folder / 'report.html'}")
     if bool((results.status == _failed()).any()):
         raise typer.Exit(3)
     if strict and any(verdict.label == "masked" for verdict in results.unmask.verdict().values()):

@@ -32,9 +32,9 @@ def train(
     """
     from rich.markup import escape
 
+    from unmask import interrupt
     from unmask.cache import Cache
     from unmask.cli.progress_view import progress_view
-    from unmask.evaluation import interrupt
     from unmask.manifest.checking import check_manifest
     from unmask.manifest.reading import read_manifest
     from unmask.models.building import build_models

@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import metadata
@@ -60,7 +61,13 @@ def client_of(choice: EngineChoice) -> Iterator[Any]:
         "distributed.nanny.pre-spawn-environ": environment,
         "distributed.worker.profile.enabled": False,
     }
-    with tempfile.TemporaryDirectory(prefix="unmask-") as scratch, dask.config.set(settings):
+    with (
+        tempfile.TemporaryDirectory(prefix="unmask-") as scratch,
+        dask.config.set(settings),
+        warnings.catch_warnings(),
+    ):
+        # Of a dashboard that nobody asked for.
+        warnings.filterwarnings("ignore", message="Port [0-9]+ is already in use")
         cluster = _started(
             lambda: LocalCluster(
                 n_workers=count,

@@ -10,23 +10,25 @@ run, which alone writes files.
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
+from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 import torch
 
-from unmask.crashes import surviving
+from unmask import interrupt
+from unmask.crashes import CrashError, surviving
 from unmask.engines.arithmetic import answers_hash
 from unmask.engines.cluster import DEATHS, await_workers, client_of, in_spite_of_deaths
 from unmask.engines.engine import Engine
 from unmask.engines.shipping import Shipment, pack
-from unmask.engines.worker import Delivery, answer, overruns
+from unmask.engines.worker import GRACE, Delivery, answer, beginnings
 from unmask.errors import UserError
-from unmask.evaluation import interrupt
 from unmask.evaluation.execution import CellRequest, limit_of
 from unmask.results.outcome import CellOutcome, CleanOutcome
 
@@ -66,7 +68,11 @@ def workers(
         if choice.scheduler is not None:
             # A cluster outlives the run; its workers need not keep the models.
             stack.callback(client.unregister_worker_plugin, f"unmask-{run}")
-        yield Workers(plan, client, run, there if choice.scheduler is None else max(_MANY, 2 * there))
+        made = Workers(plan, client, run, there if choice.scheduler is None else max(_MANY, 2 * there))
+        client.subscribe_topic(beginnings(run), made.saw_beginning)
+        if choice.scheduler is not None:
+            stack.callback(client.unsubscribe_topic, beginnings(run))
+        yield made
 
 
 @attrs.define(eq=False)
@@ -85,6 +91,7 @@ class Workers:
     name: str
     together: int
     _notes: set[str] = attrs.field(factory=set)
+    _begun: dict[str, float] = attrs.field(factory=dict)
     _quiet: threading.Condition = attrs.field(factory=threading.Condition)
     _running: int = 0
     _alone: bool = False
@@ -118,7 +125,8 @@ class Workers:
         """As `Engine.clean`."""
         found = self._answer((model, shard))
         if isinstance(found, str):
-            raise UserError(f"the clean images cannot be judged: {found}.", where=f"models.{model}")
+            count = len(self.plan.shard(shard))
+            return CleanOutcome.failed(count, f"the model failed on clean images: {found}")
         assert isinstance(found, CleanOutcome)
         return found
 
@@ -138,6 +146,10 @@ class Workers:
     def notes(self) -> list[str]:
         """What the workers had to say."""
         return sorted(self._notes)
+
+    def saw_beginning(self, event: tuple[float, str]) -> None:
+        """A worker has begun a task; its time counts from now."""
+        self._begun[event[1]] = time.monotonic()
 
     def _answer(self, request: CellRequest | tuple[str, int]) -> CellOutcome | CleanOutcome | str:
         """A worker's answer, or why there is none."""
@@ -183,12 +195,12 @@ class Workers:
                 if self._ended.is_set():
                     future.cancel()
                     raise KeyboardInterrupt from None
-                if limit is not None and self._overran(key):
+                if limit is not None and time.monotonic() > self._begun.get(key, inf) + limit + GRACE:
                     future.cancel()
-                    return (
-                        f"CellTimeoutError: the attack did not end {limit:g} s after its start, and was ended"
-                    )
+                    return "CellTimeoutError: the cell used up its time, did not end, and was ended by force"
                 continue
+            except CrashError as error:
+                return str(error)
             except CancelledError as error:
                 if self._ended.is_set():
                     raise KeyboardInterrupt from None
@@ -200,6 +212,3 @@ class Workers:
                 self._notes.add(note)
             answered: CellOutcome | CleanOutcome = found
             return answered
-
-    def _overran(self, key: str) -> bool:
-        return any(task == key for _, task in self.client.get_events(overruns(self.name)))

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
-from unmask.crashes import how_it_ended, noted, surviving
-from unmask.evaluation import interrupt
+from unmask import interrupt
 from unmask.evaluation.execution import CellRequest, clean_outcome, outcome_of
-from unmask.results.outcome import CellOutcome
 
 if TYPE_CHECKING:
     from unmask.evaluation.schedule import Plan
-    from unmask.results.outcome import CleanOutcome
+    from unmask.results.outcome import CellOutcome, CleanOutcome
 
 __all__ = ["Engine", "Serial"]
 
@@ -31,7 +29,7 @@ class Engine(Protocol):
         ...
 
     def clean(self, model: str, shard: int) -> CleanOutcome:
-        """What a model makes of the clean images of a shard."""
+        """What a model makes of the clean images of a shard; failures are outcomes too."""
         ...
 
     def cell(
@@ -62,8 +60,7 @@ class Serial:
 
     def clean(self, model: str, shard: int) -> CleanOutcome:
         """As `Engine.clean`."""
-        with surviving(f"model '{model}' was asked about the clean images", f"models.{model}"):
-            return clean_outcome(self.plan, model, shard)
+        return clean_outcome(self.plan, model, shard)
 
     def cell(
         self,
@@ -73,13 +70,7 @@ class Serial:
     ) -> CellOutcome:
         """As `Engine.cell`."""
         interrupt.stop_if_asked()
-        doing = {"model": request.model, "attack": request.attack, "epsilon": request.epsilon.hex()}
-        doing["shard"] = str(request.shard)
-        ended = how_it_ended(doing)
-        if ended is not None:
-            return CellOutcome.failed(len(request.clean), ended)
-        with noted(doing):
-            return outcome_of(self.plan, request, on_step=on_step, keep=keep)
+        return outcome_of(self.plan, request, on_step=on_step, keep=keep)
 
     def notes(self) -> list[str]:
         """None."""

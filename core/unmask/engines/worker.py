@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
 import signal
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from distributed import WorkerPlugin, get_worker
 
+from unmask.crashes import CrashError, reason
 from unmask.engines.arithmetic import answers_hash
 from unmask.engines.shipping import Shipment, unpack
 from unmask.evaluation.execution import CellRequest, clean_outcome, limit_of, outcome_of
@@ -22,10 +25,14 @@ from unmask.results.outcome import CellOutcome, CleanOutcome
 if TYPE_CHECKING:
     from unmask.evaluation.schedule import Plan
 
-__all__ = ["Delivery", "answer", "overruns"]
+__all__ = ["GRACE", "Delivery", "answer", "beginnings"]
 
 GRACE = 5.0
-"""Seconds that an attack gets to notice that its time is over, before its process is ended."""
+"""Seconds that an attack gets to notice that its time is over, before it is given up; as many later its
+process is ended."""
+
+_TOLD = 0.02
+"""Seconds in which a message leaves this process; code that never lets other threads run could keep it."""
 
 _contents: dict[str, bytes] = {}
 _plans: dict[str, tuple[Plan, str]] = {}
@@ -34,9 +41,9 @@ _one_at_a_time = threading.RLock()
 one."""
 
 
-def overruns(run: str) -> str:
-    """The topic under which a worker tells that it will end itself."""
-    return f"unmask-overruns-{run}"
+def beginnings(run: str) -> str:
+    """The topic under which workers tell that they begin a task whose time is limited."""
+    return f"unmask-begun-{run}"
 
 
 class Delivery(WorkerPlugin):
@@ -74,14 +81,15 @@ def answer(run: str, request: CellRequest | tuple[str, int]) -> tuple[CellOutcom
     worker = get_worker()
     with _one_at_a_time:
         plan, note = _plan(run)
-        if not isinstance(request, CellRequest):
-            return clean_outcome(plan, *request), note
-        task = str(worker.get_current_task())
-        with _ended_by_force(worker, run, task, limit_of(plan, request.attack)):
-            try:
+        try:
+            if not isinstance(request, CellRequest):
+                return clean_outcome(plan, *request), note
+            task = str(worker.get_current_task())
+            with _ended_by_force(worker, run, task, limit_of(plan, request.attack)):
                 return outcome_of(plan, request), note
-            except KeyboardInterrupt:
-                return CellOutcome.failed(len(request.clean), "KeyboardInterrupt"), note
+        except KeyboardInterrupt as cause:
+            # Not the user's: that is the business of the process which has the workers.
+            raise CrashError(reason(cause)) from cause
 
 
 def _plan(run: str) -> tuple[Plan, str]:
@@ -116,20 +124,21 @@ def _agree(shipment: Shipment) -> str:
 
 @contextmanager
 def _ended_by_force(worker: Any, run: str, task: str, limit: float | None) -> Iterator[None]:
-    """End the process when an attack does not come back long after its time, if somebody starts it anew."""
-    if limit is None or worker.nanny is None:
+    """End the process when an attack does not come back long after its time, if somebody starts it anew.
+
+    By a thread that runs no Python, which native code can keep from running for ever.
+    """
+    if limit is None:
         yield
         return
-
-    def end() -> None:
-        worker.log_event(overruns(run), task)
-        time.sleep(GRACE)  # so that it is known before the process is gone, and the task given up
-        os._exit(1)
-
-    timer = threading.Timer(limit + GRACE, end)
-    timer.daemon = True
-    timer.start()
-    try:
+    worker.log_event(beginnings(run), task)
+    time.sleep(_TOLD)
+    if worker.nanny is None:
         yield
-    finally:
-        timer.cancel()
+        return
+    with Path(os.devnull).open("w") as nowhere:
+        faulthandler.dump_traceback_later(limit + 2 * GRACE, exit=True, file=nowhere)
+        try:
+            yield
+        finally:
+            faulthandler.cancel_dump_traceback_later()

@@ -15,11 +15,12 @@ import attrs
 import torch
 from torch import nn
 
+from unmask import interrupt
 from unmask.crashes import surviving
 from unmask.dimensions import CHANNEL, HEIGHT, SAMPLE, WIDTH
 from unmask.engines.choice import EngineChoice
 from unmask.errors import UnsavedError, UserError
-from unmask.evaluation import fingerprint, interrupt
+from unmask.evaluation import fingerprint
 from unmask.evaluation.applicability import check_applicability, references_of
 from unmask.evaluation.arguments import check_attacks, check_models, one_of, whole_number
 from unmask.evaluation.batching import rows_at_once
@@ -166,6 +167,8 @@ def evaluate(
         UnsavedError: All is done, but `out` has no room for the result; it carries the result.
     """
     context = context or RunContext()
+    # Whatever code of plugins makes of the working directory.
+    out = None if out is None else Path(out).absolute()
     named = check_models(models)
     configured = check_attacks(attacks)
     one_of(norm, NORMS, "norm")
@@ -199,18 +202,20 @@ def evaluate(
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
         stack.enter_context(placed_on(list(everything.values()), device))
-        facts = {}
-        for name, model in everything.items():
-            with surviving(f"model '{name}' was inspected", f"models.{name}"):
-                facts[name] = inspect_model(model, data.images, data.labels, name=name)
+        facts = {
+            name: inspect_model(model, data.images, data.labels, name=name)
+            for name, model in everything.items()
+        }
         subjects = {name: facts[name] for name in named}
         diagnosis = Diagnosis.none()
         if diagnose:
-            diagnosis = Diagnosis.of(rows, subjects, norm, radii, data.images[0])
+            with surviving("the attacks were completed for the diagnosis", "diagnose"):
+                diagnosis = Diagnosis.of(rows, subjects, norm, radii, data.images[0])
             configured, rows = {**configured, **diagnosis.attacks}, {**rows, **diagnosis.attacks}
-        left_out = {**check_applicability(configured, subjects, norm), **diagnosis.left_out}
-        targets = check_targets(rows, data, subjects)
-        check_further_data(rows, data, targets)
+        with surviving("the attacks were checked", "attacks"):
+            left_out = {**check_applicability(configured, subjects, norm), **diagnosis.left_out}
+            targets = check_targets(rows, data, subjects)
+            check_further_data(rows, data, targets)
         visit = stack.enter_context(guests(everything.values()))
         oracles = {
             name: Oracle(known, batch_size or rows_at_once(data.images[0])) for name, known in facts.items()
@@ -300,11 +305,7 @@ def evaluate(
         described = {"units": "pixel value", "long_name": "clean image"}
         result = result.assign(image=((SAMPLE, CHANNEL, HEIGHT, WIDTH), kept, described))
     if diagnose or trace or measures or quantize is not None:
-        with (
-            surviving("what was found was measured"),
-            placed_on(list(everything.values()), device),
-            guests(everything.values()),
-        ):
+        with placed_on(list(everything.values()), device), guests(everything.values()):
             if diagnose:
                 result = with_slopes(result, plan.subjects, data, plan.settings)
             if trace:

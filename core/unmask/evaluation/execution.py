@@ -10,11 +10,12 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from unmask import crashes, interrupt
 from unmask.data import LabelledImages
-from unmask.evaluation import interrupt
 from unmask.evaluation.cells import attack_cell
 from unmask.evaluation.subject import Batch, Subject, judge_clean
 from unmask.evaluation.time_limit import limited
+from unmask.interrupt import CellTimeoutError
 from unmask.results.outcome import CellOutcome, CleanOutcome
 
 if TYPE_CHECKING:
@@ -73,11 +74,19 @@ def _batch(shard: LabelledImages, subject: Subject, rows: slice) -> Batch:
 
 
 def clean_outcome(plan: Plan, model: str, number: int) -> CleanOutcome:
-    """What a model makes of the clean images of a shard."""
+    """What a model makes of the clean images of a shard; whatever it raises costs its own outcomes alone.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C.
+    """
     subject, shard = plan.subject(model), plan.shard(number)
-    parts = subject.batch.run(
-        len(shard), lambda rows: judge_clean(subject, _batch(shard, subject, rows), plan.settings)
-    )
+    try:
+        with crashes.tried({"model": model, "shard": number}):
+            parts = subject.batch.run(
+                len(shard), lambda rows: judge_clean(subject, _batch(shard, subject, rows), plan.settings)
+            )
+    except Exception as cause:
+        return CleanOutcome.failed(len(shard), f"the model failed on clean images: {crashes.reason(cause)}")
     return CleanOutcome.concatenate(parts)
 
 
@@ -100,15 +109,13 @@ def outcome_of(
         KeyboardInterrupt: Ctrl-C, or its wish to end the work after a batch.
     """
     count = len(request.clean)
+    doing = {"model": request.model, "attack": request.attack}
+    doing |= {"epsilon": request.epsilon.hex(), "shard": str(request.shard)}
     try:
-        outcome = _attacked(plan, request, plan.shard(request.shard), on_step, keep)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as cause:
-        # SystemExit too: a plugin must not end the run.
-        text = str(cause)
-        kind = type(cause).__name__
-        outcome = CellOutcome.failed(count, f"{kind}: {text}" if text else kind)
+        with crashes.tried(doing, limit_of(plan, request.attack)):
+            outcome = _attacked(plan, request, plan.shard(request.shard), on_step, keep)
+    except (Exception, CellTimeoutError) as cause:
+        outcome = CellOutcome.failed(count, crashes.reason(cause))
     changed = None if plan.visit is None else plan.visit.put_back()
     if changed is not None:
         # What it found may hold for another model; the cells after it have the right one again.

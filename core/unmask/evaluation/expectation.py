@@ -8,6 +8,7 @@ import attrs
 import torch
 from torch import nn
 
+from unmask.crashes import surviving
 from unmask.data import LabelledImages
 from unmask.errors import UserError
 from unmask.evaluation.inputs import check_samples
@@ -65,7 +66,8 @@ def check_expectations(
         UserError: An expected accuracy lies outside the 99 % Clopper-Pearson interval of the measured one.
     """
     for expectation in expectations:
-        right, count = _clean_accuracy(expectation, data, seed, batch_size, draws)
+        with surviving(f"the clean accuracy of {expectation.name} was measured", expectation.where):
+            right, count = _clean_accuracy(expectation, data, seed, batch_size, draws)
         lower, upper = clopper_pearson(right, count, LEVEL)
         if not lower <= expectation.accuracy <= upper:
             raise UserError(

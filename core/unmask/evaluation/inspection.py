@@ -8,6 +8,7 @@ import attrs
 import torch
 from torch import Tensor, nn
 
+from unmask.crashes import surviving
 from unmask.errors import MisuseError, UserError
 from unmask.evaluation.batching import LEAST, QUANTUM, rows_at_once, sizes_that_tell
 from unmask.evaluation.going_round import has_front_end
@@ -303,7 +304,7 @@ def inspect_model(model: nn.Module, images: Tensor, labels: Tensor, *, name: str
 
     Raises:
         UserError: It is in training mode, raises, returns probabilities, non-finite logits, a wrong shape, or
-            fewer classes than the labels need.
+            fewer classes than the labels need; or it ends the process.
     """
     where = f"models.{name}"
     if not isinstance(model, nn.Module):
@@ -325,7 +326,7 @@ def inspect_model(model: nn.Module, images: Tensor, labels: Tensor, *, name: str
     notes: list[str] = []
     members: list[Member] = []
     classes = 0
-    with guests([model]):
+    with surviving(f"model '{name}' was inspected", where), guests([model]):
         for module, probability in _flatten(model):
             logits = _ask(module, shown, where)
             if members and logits.shape[1] != classes:

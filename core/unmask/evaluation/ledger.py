@@ -12,14 +12,7 @@ from unmask.evaluation.random import SampleRandom
 from unmask.evaluation.rows import first_of_each, occurrence
 from unmask.evaluation.threat import Ball, rounding_allowance
 
-__all__ = ["CellTimeoutError", "Ledger", "margins", "mistaken"]
-
-
-class CellTimeoutError(RuntimeError):
-    """A cell used up its time."""
-
-    def __init__(self, message: str = "the cell used up its time") -> None:
-        super().__init__(message)
+__all__ = ["Ledger", "margins", "mistaken"]
 
 
 def margins(logits: Tensor, labels: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from unmask.building import build_component, find_component, split_use
+from unmask.crashes import reason, tried
 from unmask.dimensions import ATTACK, EPSILON, MODEL, SAMPLE
 from unmask.errors import MisuseError
 from unmask.evaluation.oracle import Oracle
@@ -99,16 +100,28 @@ def with_metrics(
 
     warnings: list[str] = json.loads(results.attrs.get("warnings", "[]"))
     for metric in metrics:
+        asked = str(metric.settings["use"])
         try:
             if metric.per_sample:
-                parts = [
-                    _as_dataset(metric, metric.measure(_measured(subject, results, data, settings)), warnings)
-                    for subject in subjects
-                ]
-                names = xr.DataArray([subject.name for subject in subjects], dims=MODEL, name=MODEL)
-                values = xr.concat(parts, names.astype(object), combine_attrs="override")
+                parts = {}
+                for subject in subjects:
+                    try:
+                        with tried({"metric": asked, "model": subject.name}):
+                            measured = metric.measure(_measured(subject, results, data, settings))
+                            parts[subject.name] = _as_dataset(metric, measured, warnings)
+                    except Exception as cause:
+                        warnings.append(
+                            f"the metric '{asked}' failed on model '{subject.name}': {reason(cause)}."
+                        )
+                if not parts:
+                    continue
+                names = xr.DataArray(list(parts), dims=MODEL, name=MODEL).astype(object)
+                values = xr.concat(list(parts.values()), names, combine_attrs="override")
+                # NaN for the models that it failed on.
+                values = values.reindex({MODEL: results[MODEL].values})
             else:
-                values = _as_dataset(metric, metric.measure(results), warnings)
+                with tried({"metric": asked}):
+                    values = _as_dataset(metric, metric.measure(results), warnings)
             taken = sorted(set(map(str, values.data_vars)) & set(map(str, results.variables)))
             if taken:
                 raise ValueError(f"it would overwrite {', '.join(taken)}")
@@ -116,9 +129,9 @@ def with_metrics(
             results = results.assign(values.reset_coords(extra, drop=True).data_vars)
         except Exception as cause:
             # Whatever a plugin raises must cost its own numbers alone.
-            warnings.append(f"the metric '{metric.settings['use']}' failed: {type(cause).__name__}: {cause}.")
-    asked = json.dumps([dict(metric.settings) for metric in metrics], default=str)
-    return results.assign_attrs(metrics=asked, warnings=json.dumps(list(dict.fromkeys(warnings))))
+            warnings.append(f"the metric '{asked}' failed: {reason(cause)}.")
+    settled = json.dumps([dict(metric.settings) for metric in metrics], default=str)
+    return results.assign_attrs(metrics=settled, warnings=json.dumps(list(dict.fromkeys(warnings))))
 
 
 def _as_dataset(metric: ConfiguredMetric, returned: Any, warnings: list[str]) -> xr.Dataset:

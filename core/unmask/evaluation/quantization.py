@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from unmask.crashes import reason, tried
 from unmask.dimensions import ATTACK, EPSILON, MODEL, SAMPLE, Status
 from unmask.evaluation.judge import Judge
 from unmask.evaluation.threat import rounding_allowance
@@ -92,38 +94,15 @@ def with_quantized(
     whole = results.transpose(MODEL, ATTACK, EPSILON, SAMPLE, ...)
     shape = whole["correct"].shape
     correct, exists = np.full(shape, np.nan), np.zeros(shape, dtype=bool)
-    order = np.argsort(whole[EPSILON].values, kind="stable")
+    warnings: list[str] = json.loads(results.attrs.get("warnings", "[]"))
     for m, subject in enumerate(subjects):
-        facts = subject.oracle.facts
-        clean = data.images.to(device=facts.device, dtype=facts.dtype)
-        judge = Judge(
-            subject.oracle, data.ids.to(facts.device), data.labels.to(facts.device),
-            settings.seed, settings.draws, settings.kernels, protocol=settings.protocol,
-        )  # fmt: skip
-        ceiling = whole["clean_correct"].values[m]
-        for a in range(shape[1]):
-            best, chosen = ceiling.copy(), whole["clean_screening"].values[m].copy()
-            for e in order:
-                status = whole["status"].values[m, a, e]
-                done = ~np.isin(status, (Status.FAILED, Status.NOT_RUN))
-                moved = done & (ceiling > 0)
-                rows = torch.as_tensor(np.flatnonzero(moved), device=facts.device)
-                if len(rows):
-                    kept = np.ascontiguousarray(whole["adversarial"].values[m, a, e][moved])
-                    images = torch.as_tensor(kept, device=facts.device, dtype=facts.dtype)
-                    epsilon = float(whole[EPSILON].values[e])
-                    coarse, fits = rounded(
-                        images, clean[rows], settings.norm, epsilon, settings.bounds, settings.kernels
-                    )
-                    at = rows[fits]
-                    exists[m, a, e, at.cpu().numpy()] = True
-                    screening = judge.score(coarse[fits], at, "screening")
-                    report = judge.score(coarse[fits], at, "report") if judge.separate else screening
-                    where, lower = at.cpu().numpy(), screening.correct.cpu().numpy()
-                    worse = lower < chosen[where]
-                    chosen[where[worse]] = lower[worse]
-                    best[where[worse]] = report.correct.cpu().numpy()[worse]
-                correct[m, a, e] = np.where(done, np.minimum(best, ceiling), np.nan)
+        try:
+            with tried({"quantize": subject.name}):
+                _judge(whole.isel({MODEL: m}), subject, data, settings, correct[m], exists[m])
+        except Exception as cause:
+            # Whatever a model raises here must cost these numbers alone.
+            correct[m], exists[m] = np.nan, False
+            warnings.append(f"8-bit examples of model '{subject.name}' could not be judged: {reason(cause)}.")
     dims = (MODEL, ATTACK, EPSILON, SAMPLE)
     return results.assign(
         correct_quantized=(
@@ -132,4 +111,44 @@ def with_quantized(
             {"units": "1", "long_name": "probability that the final example, in 8 bits, is classified right"},
         ),
         quantized=(dims, exists, {"long_name": "the final example has an 8-bit version inside the ball"}),
-    ).assign_attrs(quantize="8bit")
+    ).assign_attrs(quantize="8bit", warnings=json.dumps(warnings))
+
+
+def _judge(
+    here: xr.Dataset,
+    subject: Subject,
+    data: LabelledImages,
+    settings: CellSettings,
+    correct: np.ndarray[Any, Any],
+    exists: np.ndarray[Any, Any],
+) -> None:
+    """Fill in one model's numbers, both [attack, epsilon, sample]."""
+    facts = subject.oracle.facts
+    clean = data.images.to(device=facts.device, dtype=facts.dtype)
+    judge = Judge(
+        subject.oracle, data.ids.to(facts.device), data.labels.to(facts.device),
+        settings.seed, settings.draws, settings.kernels, protocol=settings.protocol,
+    )  # fmt: skip
+    ceiling = here["clean_correct"].values
+    for a in range(len(correct)):
+        best, chosen = ceiling.copy(), here["clean_screening"].values.copy()
+        for e in np.argsort(here[EPSILON].values, kind="stable"):
+            done = ~np.isin(here["status"].values[a, e], (Status.FAILED, Status.NOT_RUN))
+            moved = done & (ceiling > 0)
+            rows = torch.as_tensor(np.flatnonzero(moved), device=facts.device)
+            if len(rows):
+                kept = np.ascontiguousarray(here["adversarial"].values[a, e][moved])
+                images = torch.as_tensor(kept, device=facts.device, dtype=facts.dtype)
+                epsilon = float(here[EPSILON].values[e])
+                coarse, fits = rounded(
+                    images, clean[rows], settings.norm, epsilon, settings.bounds, settings.kernels
+                )
+                at = rows[fits]
+                exists[a, e, at.cpu().numpy()] = True
+                screening = judge.score(coarse[fits], at, "screening")
+                report = judge.score(coarse[fits], at, "report") if judge.separate else screening
+                where, lower = at.cpu().numpy(), screening.correct.cpu().numpy()
+                worse = lower < chosen[where]
+                chosen[where[worse]] = lower[worse]
+                best[where[worse]] = report.correct.cpu().numpy()[worse]
+            correct[a, e] = np.where(done, np.minimum(best, ceiling), np.nan)

@@ -92,12 +92,16 @@ class Plan:
         return max(0, min(self.limits.get(attack, len(self.data)), len(self.data)) - first)
 
 
-def _clean(engine: Engine, model: str, number: int, folder: RunFolder | None) -> CleanOutcome:
+def _clean(
+    engine: Engine, model: str, number: int, folder: RunFolder | None, progress: Progress
+) -> CleanOutcome:
     key = {"model": model, "shard": number}
     if folder is not None and (kept := folder.load_clean(key)) is not None and kept.complete:
         return kept
     found = engine.clean(model, number)
-    if folder is not None:
+    if not found.finished:
+        progress.warn(f"{model}: {found.message}")
+    elif folder is not None:
         folder.save_clean(key, found)
     return found
 
@@ -143,6 +147,8 @@ class _Lane:
     def _run(self, before: Mapping[float, CellOutcome] | None) -> dict[float, CellOutcome]:
         if self.left_out is not None:
             return {e: self._not_run(self.left_out) for e in self.plan.epsilons}
+        if not self.clean.finished:
+            return {e: self._failed(self.clean.message) for e in self.plan.epsilons}
         if self.attack.entry.search == "nearest":
             return self._nearest(before)
         found: dict[float, CellOutcome] = {}
@@ -162,6 +168,10 @@ class _Lane:
     def _not_run(self, reason: str) -> CellOutcome:
         self.progress.finished(reused=True)
         return CellOutcome.not_run(len(self.shard), reason)
+
+    def _failed(self, reason: str) -> CellOutcome:
+        self.progress.finished(reused=True)
+        return CellOutcome.failed(len(self.shard), reason)
 
     def _nearest(self, before: Mapping[float, CellOutcome] | None) -> dict[float, CellOutcome]:
         # Of all radii most samples stand at the smallest; the others fell everywhere.
@@ -289,7 +299,7 @@ def run_plan(
     found: dict[tuple[str, str, float, int], CellOutcome] = {}
 
     def judge(model: str, k: int) -> None:
-        clean[model, k] = _clean(engine, model, k, folder)
+        clean[model, k] = _clean(engine, model, k, folder, progress)
 
     def attack(subject: Subject, name: str, k: int) -> None:
         lanes = [

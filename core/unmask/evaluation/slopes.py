@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from unmask.crashes import reason, tried
 from unmask.dimensions import EPSILON, MODEL, SAMPLE
 from unmask.evaluation.diagnosing import DIAGNOSED
 from unmask.evaluation.random import SampleRandom
@@ -53,15 +54,14 @@ def with_slopes(
     for i, subject in enumerate(subjects if radii else ()):
         first = data.select(torch.arange(count))
         try:
-            parts = [
-                _slopes(subject, first.select(rows), settings, min(radii) / 4)
-                for rows in torch.arange(count).split(subject.batch.rows)
-            ]
+            with tried({"slopes": subject.name}):
+                parts = [
+                    _slopes(subject, first.select(rows), settings, min(radii) / 4)
+                    for rows in torch.arange(count).split(subject.batch.rows)
+                ]
         except Exception as cause:
             # Whatever a model raises here must cost these two numbers alone.
-            warnings.append(
-                f"slopes of model '{subject.name}' could not be measured: {type(cause).__name__}: {cause}."
-            )
+            warnings.append(f"slopes of model '{subject.name}' could not be measured: {reason(cause)}.")
             continue
         predicted[i, :count], measured[i, :count] = (
             torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True)

@@ -17,9 +17,10 @@ from unmask.errors import UserError
 from unmask.evaluation.backward import Replace, Severed, StraightThrough, Watch
 from unmask.evaluation.going_round import going_round
 from unmask.evaluation.inspection import Member
-from unmask.evaluation.ledger import CellTimeoutError, Ledger
+from unmask.evaluation.ledger import Ledger
 from unmask.evaluation.oracle import Oracle
 from unmask.evaluation.rows import first_of_each
+from unmask.interrupt import CellTimeoutError
 from unmask.models.reference import ModelReference
 
 __all__ = ["Target"]

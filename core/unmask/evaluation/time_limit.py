@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TypeVar
 
-from unmask.evaluation.ledger import CellTimeoutError
+from unmask.interrupt import CellTimeoutError
 
 __all__ = ["limited"]
 

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from unmask.crashes import reason, tried
 from unmask.dimensions import ATTACK, EPSILON, MODEL, SAMPLE, STEP, TRACED
 from unmask.evaluation.ledger import Ledger
 from unmask.evaluation.loop import run_iterative
@@ -158,15 +159,16 @@ def with_traces(
                 if epsilon <= 0:
                     continue
                 try:
-                    for rows in right.nonzero().squeeze(1).split(subject.batch.rows):
-                        means = _traced(name, configured, subject, data.select(rows), epsilon, settings)
-                        place = found[i, names.index(name), e, : len(means)]
-                        place[:, rows.numpy()] = means.cpu().numpy()
+                    with tried({"trace": name, "model": subject.name, "epsilon": epsilon.hex()}):
+                        for rows in right.nonzero().squeeze(1).split(subject.batch.rows):
+                            means = _traced(name, configured, subject, data.select(rows), epsilon, settings)
+                            place = found[i, names.index(name), e, : len(means)]
+                            place[:, rows.numpy()] = means.cpu().numpy()
                 except Exception as cause:
                     # Whatever a model or an attack raises here must cost this trace alone.
                     warnings.append(
                         f"the gradients of '{name}' on model '{subject.name}' could not be traced: "
-                        f"{type(cause).__name__}: {cause}."
+                        f"{reason(cause)}."
                     )
                     break
     dims = (MODEL, ATTACK, EPSILON, STEP, SAMPLE)

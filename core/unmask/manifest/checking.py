@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from unmask.crashes import surviving
 from unmask.errors import UserError, suggestion
 from unmask.manifest.location import resolved, working_from
 from unmask.manifest.models_section import parts
@@ -60,7 +61,11 @@ def build_attacks(manifest: Manifest) -> dict[str, ConfiguredAttack]:
             target for one that cannot be targeted.
     """
     with placed_in(manifest.file):
-        return {n: _attack(spec, below("attacks", n), manifest) for n, spec in manifest.attacks.items()}
+        made = {}
+        for name, spec in manifest.attacks.items():
+            with surviving(f"attack '{name}' was made", below("attacks", name)):
+                made[name] = _attack(spec, below("attacks", name), manifest)
+        return made
 
 
 def _attack(spec: AttackSpec, where: str, manifest: Manifest) -> ConfiguredAttack:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from unmask.crashes import surviving
 from unmask.errors import PluginError, UserError
 from unmask.manifest.placing import placed_in
 from unmask.manifest.resolving import Resolved, resolve
@@ -25,7 +26,7 @@ def build_data(manifest: Manifest) -> LabelledImages:
     Raises:
         UserError: The data cannot be built, or are fewer than asked for.
     """
-    with placed_in(manifest.file):
+    with placed_in(manifest.file), surviving("the samples were read", "data"):
         data = load_data(manifest.data, "data", manifest)
     return data if manifest.bounds is None else attrs.evolve(data, bounds=manifest.bounds)
 

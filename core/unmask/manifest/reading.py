@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import tomllib
 from collections.abc import Callable, Mapping
@@ -227,12 +228,20 @@ def _device(top: Table) -> str | None:
     return device
 
 
+_LISTED = 8
+"""Files that a message names; the nearest where a folder has more."""
+
+
 def _missing(path: Path) -> str:
     folder = path.absolute().parent
     if not folder.is_dir():
         return f"there is no such file, and no folder '{folder}'."
     names = sorted(file.name for file in folder.iterdir() if file.suffix in (".toml", ".nc"))
-    return f"there is no such file. {suggestion(path.name, names)}" if names else "there is no such file."
+    if not names:
+        return "there is no such file."
+    if len(names) > _LISTED:
+        names = difflib.get_close_matches(path.name, names, _LISTED, cutoff=0)
+    return f"there is no such file. {suggestion(path.name, names)}"
 
 
 def _from_results(path: Path) -> tuple[str, Path]:

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
+from unmask import interrupt
 from unmask.errors import UserError
-from unmask.evaluation import interrupt
 from unmask.results.atomic import replacing
 
 __all__ = ["INTERVAL", "Checkpoint"]

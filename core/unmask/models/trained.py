@@ -11,9 +11,9 @@ import attrs
 import torch
 from torch import nn
 
+from unmask import interrupt
 from unmask.cache import Cache, key_of
 from unmask.errors import PluginError, UserError
-from unmask.evaluation import interrupt
 from unmask.evaluation.applicability import references_of
 from unmask.evaluation.inputs import check_samples
 from unmask.evaluation.inspection import inspect_model

@@ -16,6 +16,7 @@ import attrs
 import pluggy
 
 from unmask import hookspecs
+from unmask.crashes import CrashError, tried
 from unmask.entries import (
     AttackEntry,
     DataEntry,
@@ -142,7 +143,8 @@ def load_plugins(candidates: Iterable[Candidate] | None = None) -> LoadedPlugins
     failures: list[PluginFailure] = []
     for candidate in installed_candidates() if candidates is None else candidates:
         try:
-            plugins.append(_load_one(manager, candidate))
+            with tried({"plugin": candidate.name, "distribution": candidate.distribution}):
+                plugins.append(_load_one(manager, candidate))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a plugin may do anything when imported, SystemExit included
@@ -158,7 +160,7 @@ def load_plugins(candidates: Iterable[Candidate] | None = None) -> LoadedPlugins
 def describe(error: BaseException) -> str:
     """An exception in one line: our own messages as they are, others after the name of their type."""
     text = " ".join(str(error).split())
-    if isinstance(error, PluginError):
+    if isinstance(error, PluginError | CrashError):
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

@@ -214,6 +214,8 @@ class RunFolder:
         with self._writing:
             for path in list(self._waiting):
                 try:
+                    # Code of plugins may have done away with it.
+                    path.parent.mkdir(parents=True, exist_ok=True)
                     write_atomically(path, self._waiting[path])
                 except OSError as error:
                     return error

@@ -9,6 +9,7 @@ import socket
 import time
 from pathlib import Path
 
+from unmask.crashes import attendant
 from unmask.errors import UserError
 
 __all__ = ["FileLock", "FolderLock"]
@@ -54,7 +55,7 @@ class FileLock:
             else:
                 os.close(descriptor)
         os.ftruncate(self._descriptor, 0)
-        holder = json.dumps({"pid": os.getpid(), "host": socket.gethostname()})
+        holder = json.dumps({"pid": attendant(), "host": socket.gethostname()})
         with contextlib.suppress(OSError):  # such as a full disk; the lock holds all the same
             os.write(self._descriptor, holder.encode())
         return True

@@ -54,7 +54,13 @@ _OPTIONAL = (
 
 @attrs.frozen(eq=False)
 class _Outcome:
-    """Arrays with one row per sample."""
+    """Arrays with one row per sample.
+
+    Attributes:
+        message: Why it is not known, or only in part; else "".
+    """
+
+    message: str = attrs.field(default="", kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         lengths = {name: len(array) for name, array in self.arrays().items()}
@@ -83,6 +89,10 @@ class _Outcome:
         return len(next(iter(self.arrays().values())))
 
 
+def _told(parts: Sequence[_Outcome]) -> str:
+    return "; ".join(dict.fromkeys(part.message for part in parts if part.message))
+
+
 def _joined(parts: Sequence[_Outcome]) -> dict[str, NDArray[Any]]:
     if not parts:
         raise ValueError("there is nothing to concatenate")
@@ -104,6 +114,7 @@ class CleanOutcome(_Outcome):
         margin: Logit of the label minus the largest other [sample].
         label_probability: Softmax probability of the label [sample]; None where it was not kept.
         squared_probability: Sum over classes of the squared softmax probabilities [sample]; likewise.
+        message: Why the model did not answer, else "".
     """
 
     correct: Floats = attrs.field(converter=_floats, metadata=_EACH)
@@ -118,10 +129,24 @@ class CleanOutcome(_Outcome):
         default=None, converter=_maybe_floats, metadata=_EACH, kw_only=True
     )
 
+    @property
+    def finished(self) -> bool:
+        """The model has answered."""
+        return not self.message
+
+    @classmethod
+    def failed(cls, n: int, message: str) -> CleanOutcome:
+        """What a model that broke down makes of `n` clean images: nothing is known."""
+        unknown, nobody = np.full(n, np.nan), np.full(n, -1)
+        return cls(
+            unknown, unknown, nobody, unknown, unknown,
+            label_probability=unknown, squared_probability=unknown, message=message,
+        )  # fmt: skip
+
     @classmethod
     def concatenate(cls, parts: Sequence[CleanOutcome]) -> CleanOutcome:
-        """Shards of one model's samples, one after the other."""
-        return cls(**_joined(parts))
+        """Shards of one model's samples, one after the other; messages are kept once each."""
+        return cls(**_joined(parts), message=_told(parts))
 
 
 @attrs.frozen(eq=False)
@@ -199,7 +224,6 @@ class CellOutcome(_Outcome):
         default=None, converter=_maybe_floats, metadata=_EACH, kw_only=True
     )
     seconds: float = attrs.field(default=0.0, converter=float, kw_only=True)
-    message: str = attrs.field(default="", kw_only=True)
 
     @property
     def finished(self) -> bool:
@@ -253,5 +277,4 @@ class CellOutcome(_Outcome):
                     else part._with(**{name: np.full((len(part), *shape), np.nan)})
                     for part in whole
                 ]
-        messages = dict.fromkeys(part.message for part in parts if part.message)
-        return cls(**_joined(whole), seconds=sum(part.seconds for part in parts), message="; ".join(messages))
+        return cls(**_joined(whole), seconds=sum(part.seconds for part in parts), message=_told(parts))

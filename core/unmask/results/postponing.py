@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+from unmask import interrupt
 
 __all__ = ["interrupts_postponed"]
 
@@ -30,7 +31,7 @@ def interrupts_postponed() -> Iterator[None]:
     def note(number: int, frame: FrameType | None) -> None:
         presses.append((number, frame))
         if len(presses) >= _ENOUGH:
-            os._exit(130)
+            interrupt.leave(130)
 
     signal.signal(signal.SIGINT, note)
     try:

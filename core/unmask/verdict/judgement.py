@@ -155,6 +155,8 @@ def _silence(places: Sequence[Radius], findings: Sequence[Finding]) -> tuple[Lab
     if not places:
         return "inconclusive", "Evaluate at a radius above zero."
     samples = places[0].samples
+    if samples == 0:
+        return "inconclusive", "No sample was right when clean, or its answers are not known."
     if samples < FEWEST_SAMPLES:
         return "inconclusive", (
             f"Only {samples} samples were right when clean; evaluate enough for at least "

@@ -118,12 +118,11 @@ class Choosing:
             record |= {key: kept[key] for key in ("note", "passed-over") if key in kept}
         elif self.purpose.half or heavy or self.purpose.prepare != "auto":
             doing = {"preparing": facts.name}
-            ended = crashes.how_it_ended(doing)
-            if ended is not None:
-                record["backend"] = self._as_it_is(facts, ended)
-            else:
-                with crashes.noted(doing):
+            try:
+                with crashes.tried(doing):
                     record["backend"], forms = self._chosen(facts, shown, record, heavy, kept.get("backend"))
+            except crashes.CrashError as crash:
+                record["backend"] = self._as_it_is(facts, str(crash))
         most = padded(record["batch-size"])
         if forms is not None and self.purpose.half:
             # Half the memory for each value.
@@ -143,11 +142,17 @@ class Choosing:
             shown: Clean images, a few.
             alone: They are asked about one row at a time, so that no other can change a row's answer.
         """
-        made = self._made("channels-last", facts, shown, half=False)
-        if isinstance(made, str) or self._problem(facts, made, shown, half=False, alone=alone) is not None:
+        try:
+            with crashes.tried({"preparing in float32": facts.name}):
+                made = self._made("channels-last", facts, shown, half=False)
+                if isinstance(made, str):
+                    return None
+                if self._problem(facts, made, shown, half=False, alone=alone) is not None:
+                    return None
+                self._measure_error(facts, made, shown)
+                return made
+        except crashes.CrashError:
             return None
-        self._measure_error(facts, made, shown)
-        return made
 
     def _is_heavy(self, facts: ModelFacts, shown: Tensor) -> bool:
         """Whether measuring pays in a run this large; counted, so that it is the same every time."""

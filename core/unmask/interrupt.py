@@ -16,22 +16,28 @@ from types import FrameType
 
 import attrs
 
-__all__ = ["asked", "finishing", "orderly", "stop_if_asked"]
+__all__ = ["CellTimeoutError", "asked", "finishing", "leave", "orderly", "possible", "stop_if_asked"]
 
 _ONE_PRESS = 0.05
 """Seconds within which signals count as one: some senders tell a process, and then its whole group."""
 
 
+class CellTimeoutError(BaseException):
+    """A cell used up its time; no `Exception`: plugins that go on after any error are to end too."""
+
+    def __init__(self, message: str = "the cell used up its time") -> None:
+        super().__init__(message)
+
+
 @attrs.define
 class _Interruption:
     tell: Callable[[], str]
+    leave: Callable[[int], object]
     working: bool = False
     presses: int = 0
-    last: float = -_ONE_PRESS
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        last, self.last = self.last, time.monotonic()
-        if self.last - last < _ONE_PRESS:
+        if _is_same_press():
             return
         self.presses += 1
         if self.presses == 1 and self.working:
@@ -40,30 +46,43 @@ class _Interruption:
             return
         if self.presses > 2:
             # Something between here and the command line swallows the exception.
-            os._exit(130)
+            self.leave(130)
         raise KeyboardInterrupt
 
 
 _current: _Interruption | None = None
+_last_signal = -_ONE_PRESS
+
+
+def _is_same_press() -> bool:
+    global _last_signal
+    before, _last_signal = _last_signal, time.monotonic()
+    return _last_signal - before < _ONE_PRESS
 
 
 @contextmanager
-def orderly(tell: Callable[[], str]) -> Iterator[None]:
+def orderly(tell: Callable[[], str], leave: Callable[[int], object] | None = None) -> Iterator[None]:
     """Within this block the first Ctrl-C lets `finishing` work end properly.
 
     Args:
         tell: The line to write to the error stream at the first Ctrl-C.
+        leave: Ends the process at once, with an exit status; the surrounding block's when None.
     """
     global _current
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before, _current = _current, _Interruption(tell)
+    before = _current
+    if leave is None:
+        leave = os._exit if before is None else before.leave
+    _current = _Interruption(tell, leave)
     handler = signal.signal(signal.SIGINT, _current)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
+        if before is not None:
+            before.presses += _current.presses
         _current = before
 
 
@@ -79,6 +98,16 @@ def finishing() -> Iterator[None]:
         yield
     finally:
         current.working = False
+
+
+def leave(status: int) -> None:
+    """End the process at once, without any more ado."""
+    (os._exit if _current is None else _current.leave)(status)
+
+
+def possible() -> bool:
+    """Whether a `KeyboardInterrupt` can be the user's: where presses are counted, there was one."""
+    return _current is None or _current.presses > 0
 
 
 def asked() -> bool:
