@@ -200,7 +200,20 @@ def test_attacks_stay_on_their_device(problem, device, norm) -> None:
     assert next(model.parameters()).device.type == "cpu"
 
 
-@pytest.mark.parametrize("options", [{"prepare": "channels-last"}, {"quantize": "8bit"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"prepare": "channels-last"},
+        {"quantize": "8bit"},
+        {"trace": True},
+        {"diagnose": True},
+        {"keep_examples": True},
+        {"metrics": ["calibration", {"use": "certified-radius", "sigma": 0.1, "n": 20, "n0": 5}]},
+        {"protocol": "single-draw"},
+        {"batch_size": 2},
+    ],
+    ids=lambda options: next(iter(options)),
+)
 def test_so_does_what_comes_before_and_after(problem, device, options) -> None:
     model, images, labels = problem
     _, there = compared(
@@ -222,3 +235,14 @@ def test_so_do_ensembles_front_ends_and_targets(problem, device) -> None:
         "towards": unmask.attack("pgd", steps=3, targeted=True, target=1),
     }
     compared(ensemble, images, labels, attacks, "linf", device)
+
+
+def test_a_device_without_half_precision_searches_in_float32_and_says_so(problem, device) -> None:
+    model, images, labels = problem
+    attacks = {"pgd": unmask.attack("pgd", steps=9), "square": unmask.attack("square", queries=20)}
+    there = unmask.evaluate(model, images, labels, attacks, [0.03], precision="fast", device=device)
+    here = unmask.evaluate(model, images, labels, attacks, [0.03])
+    assert not (there.message != "").any(), there.message.values
+    np.testing.assert_array_equal(there.correct, here.correct)
+    assert json.loads(there.attrs["preparation"])["models"]["model"]["precision"] == "float32"
+    assert any("Autocast" in warning for warning in json.loads(there.attrs["warnings"]))

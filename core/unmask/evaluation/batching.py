@@ -19,6 +19,8 @@ __all__ = [
     "bucket_for",
     "buckets",
     "call_sizes",
+    "give_back_memory",
+    "is_out_of_memory",
     "padded",
     "rows_at_once",
     "samples_at_once",
@@ -106,6 +108,19 @@ _CACHED = 3 * 2**15
 """Pixel values of a model call on the CPU: 32 images of 3 x 32 x 32."""
 
 
+def is_out_of_memory(cause: BaseException) -> bool:
+    """Whether something did not fit into memory; on the CPU PyTorch has no exception of its own for it."""
+    return isinstance(cause, torch.OutOfMemoryError | MemoryError) or (
+        isinstance(cause, RuntimeError) and "DefaultCPUAllocator" in str(cause)
+    )
+
+
+def give_back_memory() -> None:
+    """Free what a failed call held; call when the exception and its frames are gone."""
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+
+
 @attrs.define
 class BatchSize:
     """How many samples are attacked together.
@@ -122,7 +137,7 @@ class BatchSize:
         """Do the work for slices of `count` rows, in order; what does not fit is done again in halves.
 
         Raises:
-            torch.OutOfMemoryError: Not even a single row fits.
+            Exception: Whatever the work raises; for want of memory only where not even a single row fits.
         """
         found: list[T] = []
         first = 0
@@ -131,14 +146,12 @@ class BatchSize:
             size = rows.stop - rows.start
             try:
                 found.append(work(rows))
-            except torch.OutOfMemoryError:
-                if size == 1:
+            except Exception as cause:
+                if size == 1 or not is_out_of_memory(cause):
                     raise
                 self.rows, self.halvings = -(-size // 2), self.halvings + 1
             else:
                 first = rows.stop
                 continue
-            # Only here, with the exception and its frames gone, is what the failed attempt held free.
-            if torch.cuda.is_initialized():
-                torch.cuda.empty_cache()
+            give_back_memory()
         return found

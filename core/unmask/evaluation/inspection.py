@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from unmask.crashes import surviving
 from unmask.errors import MisuseError, UserError
-from unmask.evaluation.batching import LEAST, QUANTUM, rows_at_once, sizes_that_tell
+from unmask.evaluation.batching import LEAST, QUANTUM, is_out_of_memory, rows_at_once, sizes_that_tell
 from unmask.evaluation.going_round import has_front_end
 from unmask.evaluation.rows import first_of_each
 from unmask.models.defended import Defended
@@ -128,6 +128,12 @@ def _ask(model: nn.Module, images: Tensor, where: str) -> Tensor:
             # A copy: some models work in place.
             logits = model(images.clone(memory_format=torch.contiguous_format))
     except (Exception, SystemExit) as cause:
+        if is_out_of_memory(cause):
+            raise UserError(
+                f"{len(images)} images of shape {tuple(images.shape[1:])} do not fit into memory: {cause}. "
+                "Take a device with more memory, or smaller images.",
+                where=where,
+            ) from cause
         raise UserError(
             f"the model raised {type(cause).__name__} on images of shape {tuple(images.shape)}: {cause} "
             "Check that it takes images of this size and number of channels, NCHW.",
@@ -213,7 +219,16 @@ def _probe_member(
                 "interval"
             )
         return Member(module, probability, stochastic=True, rows_vary=rows_vary), notes
-    least = _steady_from(module, images)
+    try:
+        least = _steady_from(module, images)
+    except Exception as cause:
+        if not is_out_of_memory(cause):
+            raise
+        notes.append(
+            "does not fit into memory with more than a few images, with which it was to be compared with "
+            "itself; it is called one image at a time"
+        )
+        return Member(module, probability, alone=True), notes
     if least is not None and images.device.type == "cpu":
         return Member(module, probability, least=least), notes
     filled = images[:1].expand(len(images), *images.shape[1:])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from unmask.evaluation.batching import QUANTUM, bucket_for, call_sizes, padded
+from unmask.evaluation.batching import QUANTUM, bucket_for, call_sizes, is_out_of_memory, padded
 from unmask.evaluation.inspection import Member, ModelFacts
 from unmask.evaluation.preparation.forms import Forms
 from unmask.models.foreign_random import seed_everything
@@ -141,8 +141,9 @@ class Oracle:
             rows, size = self._next_call(left, member, images.device)
             try:
                 parts.append(_filled(module, images[first : first + rows], size))
-            except torch.OutOfMemoryError:
-                if (images.requires_grad and torch.is_grad_enabled()) or size <= member.least:
+            except Exception as cause:
+                graph = images.requires_grad and torch.is_grad_enabled()
+                if graph or size <= member.least or not is_out_of_memory(cause):
                     raise
                 self._limit = padded(size // 2)
                 continue

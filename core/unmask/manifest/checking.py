@@ -40,8 +40,12 @@ def check_manifest(manifest: Manifest) -> None:
 
     Raises:
         UserError: Something is not so; the message has the file, the key path and the way out.
-        PluginError: A component is offered twice, or by a plugin that does not work.
+        PluginError: A component is offered twice, or by a plugin that does not work; or there are no tensor
+            kernels.
     """
+    from unmask.plugins.catalog import catalog
+
+    catalog().kernels()
     with placed_in(manifest.file):
         _check_data(manifest.data, "data", manifest)
         for name, spec in manifest.models.items():

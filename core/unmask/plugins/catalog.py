@@ -249,7 +249,8 @@ class Catalog:
             try:
                 self._kernels = plugin.kernels()
             except Exception as error:
-                causes.append(f"plugin {plugin.name}: its hook unmask_kernels failed: {describe(error)}")
+                told = describe(error).rstrip(".")
+                causes.append(f"plugin {plugin.name}: its hook unmask_kernels failed: {told}")
             if self._kernels is not None:
                 return self._kernels
         raise PluginError(

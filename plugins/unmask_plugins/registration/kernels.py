@@ -11,7 +11,13 @@ __all__ = ["unmask_kernels"]
 
 @hookimpl
 def unmask_kernels() -> Any:
-    """The tensor kernels, imported when first asked for."""
-    import unmask_kernels.provider as provider
+    """The tensor kernels, imported when first asked for.
 
+    Raises:
+        ValueError: ``UNMASK_KERNELS`` is set to something unknown.
+    """
+    import unmask_kernels.provider as provider
+    from unmask_kernels.compiling import chosen_backend
+
+    chosen_backend()
     return provider

@@ -11,7 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from unmask import crashes
-from unmask.evaluation.batching import QUANTUM, buckets, padded, sizes_that_tell
+from unmask.evaluation.batching import (
+    QUANTUM,
+    buckets,
+    give_back_memory,
+    is_out_of_memory,
+    padded,
+    sizes_that_tell,
+)
 from unmask.evaluation.inspection import ModelFacts
 from unmask.evaluation.preparation import probing
 from unmask.evaluation.preparation.forms import Bfloat16, Compilations, Form, FormName, Forms, build, parts_of
@@ -121,8 +128,13 @@ class Choosing:
             try:
                 with crashes.tried(doing):
                     record["backend"], forms = self._chosen(facts, shown, record, heavy, kept.get("backend"))
-            except crashes.CrashError as crash:
-                record["backend"] = self._as_it_is(facts, str(crash))
+            except Exception as cause:
+                if not isinstance(cause, crashes.CrashError) and not is_out_of_memory(cause):
+                    raise
+                forms, record["backend"] = None, self._as_it_is(facts, crashes.reason(cause))
+                record["precision"] = "float32"
+            if forms is None:
+                give_back_memory()
         most = padded(record["batch-size"])
         if forms is not None and self.purpose.half:
             # Half the memory for each value.
@@ -151,8 +163,11 @@ class Choosing:
                     return None
                 self._measure_error(facts, made, shown)
                 return made
-        except crashes.CrashError:
-            return None
+        except Exception as cause:
+            if not isinstance(cause, crashes.CrashError) and not is_out_of_memory(cause):
+                raise
+        give_back_memory()
+        return None
 
     def _is_heavy(self, facts: ModelFacts, shown: Tensor) -> bool:
         """Whether measuring pays in a run this large; counted, so that it is the same every time."""
@@ -169,14 +184,15 @@ class Choosing:
 
     def _measure_error(self, facts: ModelFacts, forms: Forms, shown: Tensor) -> float:
         """Note by how much margins differ from the plain model's; gives the largest difference of a logit."""
-        noisy = self._noisy(shown)
         largest = 0.0
-        for member in facts.members:
-            plain = probing.answered(member.module, noisy)
-            for graph in (False, True):
-                answer = probing.answered(forms.of(member.module, graph=graph), noisy)
-                largest = max(largest, float((answer - plain).abs().max()))
-                forms.error = max(forms.error, probing.margin_error(plain, answer))
+        # In calls no larger than those that the inspection has made.
+        for noisy in self._noisy(shown).split(COMPARED):
+            for member in facts.members:
+                plain = probing.answered(member.module, noisy)
+                for graph in (False, True):
+                    answer = probing.answered(forms.of(member.module, graph=graph), noisy)
+                    largest = max(largest, float((answer - plain).abs().max()))
+                    forms.error = max(forms.error, probing.margin_error(plain, answer))
         return largest
 
     def _chosen(
@@ -185,6 +201,7 @@ class Choosing:
         half = self.purpose.half
         candidates: list[Any] = [kept] if kept is not None else self._candidates(heavy)
         problems: dict[str, str] = {}
+        before = len(self._built), self.compilations.count
         built = {name: self._made(name, facts, shown, half) for name in candidates}
         times: dict[Any, float] = {}
         if len(candidates) > 1:
@@ -199,6 +216,8 @@ class Choosing:
         for name in order:
             forms = built[name]
             problem = forms if isinstance(forms, str) else self._problem(facts, forms, shown, half)
+            if name == "inductor" and len(self._built) > before[0] and self.compilations.count == before[1]:
+                problem = problem or "nothing of it was compiled"
             if problem is None:
                 break
             problems[name] = problem
@@ -324,12 +343,20 @@ class Choosing:
                 if found > 0.97 * fastest:
                     break
                 best, fastest = size, found
-        except torch.OutOfMemoryError:
-            pass
+        except Exception as cause:
+            if not is_out_of_memory(cause):
+                raise
+        give_back_memory()
         return best
+
+
+_TOLD = 240
+"""Characters of a reason."""
 
 
 def _told(cause: Exception) -> str:
     """What a copy, a trace or a compiler raised; the model still runs as it is."""
-    first = (str(cause).strip().splitlines() or [""])[0]
-    return f"{type(cause).__name__}: {first}"
+    lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
+    # The first may end in a colon, and the cause come after it.
+    told = " ".join(lines[:3])
+    return f"{type(cause).__name__}: {told[:_TOLD]}{'...' if len(told) > _TOLD else ''}"

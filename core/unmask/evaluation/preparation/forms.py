@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import itertools
+import types
 import warnings
 from collections.abc import Callable
 from typing import Any, Literal
@@ -28,14 +30,45 @@ class Compilations:
     count: int = 0
 
     def inductor(self, graph: Any, inputs: list[Tensor]) -> Any:
-        """The backend of `torch.compile` that counts.
-
-        Where nothing is differentiated the weights are frozen: packed once in the order that is fastest.
-        """
+        """The backend of `torch.compile` that counts."""
         self.count += 1
-        compile_graph = torch._dynamo.lookup_backend("inductor")
-        with torch._inductor.config.patch(freezing=not torch.is_grad_enabled()):
-            return compile_graph(graph, inputs)
+        return torch._dynamo.lookup_backend("inductor")(graph, inputs)
+
+
+class Compiled(nn.Module):
+    """A module compiled by Inductor, once for all batch sizes.
+
+    Dynamo keeps what it compiles with the code that it has read, compiles a piece of code a few times at most
+    in a process, and then runs it as it is without a word. So every form has a piece of code of its own.
+
+    Args:
+        module: What is compiled.
+        frozen: Nothing is ever differentiated: the weights become part of the code, packed once in the order
+            that is fastest.
+        compilations: Counts.
+    """
+
+    _made = itertools.count()
+
+    def __init__(self, module: nn.Module, frozen: bool, compilations: Compilations) -> None:
+        super().__init__()
+        self.module, self.frozen = module, frozen
+
+        def answer(images: Tensor) -> Tensor:
+            answered: Tensor = module(images)
+            return answered
+
+        own = answer.__code__.replace(co_name=f"answer_{next(self._made)}")
+        piece = types.FunctionType(own, globals(), own.co_name, None, answer.__closure__)
+        self.compiled = torch.compile(piece, dynamic=True, backend=compilations.inductor)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """What the module gives."""
+        answer: Tensor
+        # Dynamo looks at this when it reads the code, which may be at any call.
+        with torch._inductor.config.patch(freezing=self.frozen):
+            answer = self.compiled(images)
+        return answer
 
 
 @attrs.frozen(eq=False)
@@ -157,8 +190,8 @@ def build(name: FormName, part: nn.Module, images: Tensor, half: bool, compilati
         forward = _scripted(module, images)
         compilations.count += 1
     elif name == "inductor":
-        # dynamic: one compilation serves every bucket.
-        module = forward = torch.compile(module, dynamic=True, backend=compilations.inductor)  # type: ignore[assignment]
+        forward = Compiled(module, True, compilations)
+        module = Compiled(module, False, compilations)
     return Form(name, forward, module, folded)
 
 
@@ -168,11 +201,15 @@ def _scripted(module: nn.Module, images: Tensor) -> nn.Module:
         warnings.simplefilter("ignore")
         # Copies, since some models work in place.
         traced = torch.jit.trace(module.eval(), images.clone(), check_trace=False)
-        scripted: nn.Module = torch.jit.optimize_for_inference(torch.jit.freeze(traced))
+        scripted = torch.jit.freeze(traced)
+        if images.device.type != "cpu":
+            # On the CPU its kernels round a row by the size of its batch, and are no faster.
+            scripted = torch.jit.optimize_for_inference(scripted)
         # The first calls gather statistics and optimise once more.
         for _ in range(3):
             scripted(images.clone())
-    return scripted
+    answering: nn.Module = scripted
+    return answering
 
 
 def parts_of(module: nn.Module) -> list[nn.Module]:

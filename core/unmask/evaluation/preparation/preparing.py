@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import attrs
 import torch
@@ -14,7 +14,7 @@ from unmask.evaluation.batching import BatchSize, padded, rows_at_once, samples_
 from unmask.evaluation.inspection import ModelFacts
 from unmask.evaluation.oracle import Oracle
 from unmask.evaluation.preparation.choosing import COMPARED, Choosing, Chosen, Purpose
-from unmask.evaluation.preparation.forms import Forms
+from unmask.evaluation.preparation.forms import FormName, Forms
 from unmask.evaluation.preparation.workload import passes
 from unmask.evaluation.suite import is_suite
 from unmask.models.guest import Visit
@@ -34,6 +34,18 @@ made and checked; it is made when a sample stands longer.
 """
 
 EMPTY: Mapping[str, Any] = {}
+
+
+def _is_record(found: Any) -> bool:
+    """Whether what a file holds for a model can have been chosen for it."""
+    if not isinstance(found, Mapping):
+        return False
+    rows, together = found.get("rows-per-call"), found.get("batch-size")
+    return (
+        found.get("backend") in get_args(FormName)
+        and found.get("precision") in ("float32", "bfloat16")
+        and all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in (rows, together))
+    )
 
 
 @attrs.frozen(eq=False)
@@ -79,6 +91,7 @@ class Preparation:
     _prepared: dict[str, Prepared] = attrs.field(init=False, factory=dict)
     _visit: Visit | None = attrs.field(init=False, default=None)
     _choices: dict[str, Chosen] = attrs.field(init=False, factory=dict)
+    _before: dict[str, dict[str, Any]] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
         self._choosing = Choosing(self.purpose, self.notes)
@@ -115,8 +128,8 @@ class Preparation:
 
     def applied(self, plan: Plan, facts: Mapping[str, ModelFacts]) -> Plan:
         """The plan with every model prepared; call inside `guests`."""
-        kept, self._visit = self._kept(), plan.visit
-        self._prepared = {name: self.of(known, kept.get(name, {})) for name, known in facts.items()}
+        self._before, self._visit = self._kept(), plan.visit
+        self._prepared = {name: self.of(known, self._before.get(name, {})) for name, known in facts.items()}
         if self.purpose.prepare != "auto" or self.hurried:
             self.settle()
         others = {name: prepared.search for name, prepared in self._prepared.items()}
@@ -160,9 +173,9 @@ class Preparation:
         """Write down what was chosen, where a run that goes on will look for it."""
         if self.path is None:
             return
-        records = {name: self._prepared[name].record for name in self._choices if name in self._prepared}
+        made = {name: self._prepared[name].record for name in self._choices if name in self._prepared}
         try:
-            write_atomically(self.path, json.dumps(records, indent=2) + "\n")
+            write_atomically(self.path, json.dumps({**self._before, **made}, indent=2) + "\n")
         except OSError as error:
             note = f"{self.path.name} could not be written ({error}); a run that goes on chooses anew."
             if note not in self.notes:
@@ -174,7 +187,7 @@ class Preparation:
             return dict(self.chosen)
         try:
             found = json.loads(self.path.read_text(encoding="utf-8"))
-            return {str(name): dict(record) for name, record in found.items()}
+            return {str(name): dict(record) for name, record in found.items() if _is_record(record)}
         except (OSError, ValueError, TypeError, AttributeError):
             return {}
 
@@ -199,7 +212,11 @@ class Preparation:
         if reason is not None or not (asked or prepare == "auto"):
             oracle = Oracle(facts, rows)
             return Prepared(oracle, oracle, oracle, BatchSize(together), record)
-        record["note"] = "not prepared: no search asked about a sample for long"
+        if kept:
+            # Cells that an earlier process finished were searched in this form.
+            record |= {key: value for key, value in kept.items() if key != "batch-size"}
+        else:
+            record["note"] = "not prepared: no search asked about a sample for long"
 
         def chosen() -> Chosen:
             if facts.name not in self._choices:
