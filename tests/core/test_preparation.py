@@ -110,25 +110,42 @@ def test_a_convolution_that_is_called_twice_is_not_folded() -> None:
     assert isinstance(model.bn1, nn.Identity)
 
 
-def test_a_fold_that_changes_the_answers_is_noticed() -> None:
-    class Shared(Net):
-        """The convolution's output is used before its normalisation too."""
+class Shared(Net):
+    """A convolution's output is used before its normalisation too."""
 
-        def forward(self, images: Tensor) -> Tensor:
-            raw = self.conv1(images)
-            return self.linear((raw + self.bn1(raw)).mean((2, 3))) * 20
+    def forward(self, images: Tensor) -> Tensor:
+        raw = self.conv1(images)
+        x = (raw + self.bn1(raw)).relu()
+        return self.linear(self.bn2(self.conv2(x)).mean((2, 3))) * 20
 
+
+def shared_problem():
     with torch.random.fork_rng():
         model = Shared().eval()
     images = torch.rand(16, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        return model, images, model(images).argmax(1)
+
+
+def test_a_convolution_whose_output_is_also_used_elsewhere_is_not_folded() -> None:
+    model, images, labels = shared_problem()
     form = build("channels-last", model, images, False, Compilations())
     assert form.folded == 1
-    assert "answers differ" in str(probing.disagreement(model, form.gradient, images, False))
+    assert isinstance(form.gradient.bn1, nn.BatchNorm2d)
+    assert isinstance(form.gradient.bn2, nn.Identity)
+    assert probing.disagreement(model, form.gradient, images, False) is None
     with torch.no_grad():
-        labels = model(images).argmax(1)
-    results = unmask.evaluate(
-        model, images, labels, {"pgd": unmask.attack("pgd", steps=2)}, [0.03], prepare="channels-last"
-    )
+        torch.testing.assert_close(form.forward(images), model(images), rtol=1e-4, atol=1e-4)
+    assert recorded(attacked((model, images, labels), prepare="channels-last"))["backend"] == "channels-last"
+
+
+def test_a_form_that_changes_the_answers_is_noticed(monkeypatch) -> None:
+    model, images, labels = shared_problem()
+    monkeypatch.setattr("unmask.evaluation.preparation.folding._same", lambda *arguments: True)
+    form = build("channels-last", model, images, False, Compilations())
+    assert form.folded == 2
+    assert "answers differ" in str(probing.disagreement(model, form.gradient, images, False))
+    results = attacked((model, images, labels), prepare="channels-last")
     assert recorded(results)["backend"] == "eager"
     assert len([w for w in json.loads(results.attrs["warnings"]) if "cannot be prepared" in w]) == 1
 
