@@ -14,8 +14,10 @@ import pytest
 import torch
 
 import unmask
+from unmask.engines.arithmetic import answers_hash
 from unmask.engines.choice import EngineChoice
 from unmask.errors import UserError
+from unmask.evaluation.inspection import inspect_model
 
 distributed = pytest.importorskip("distributed")
 
@@ -283,3 +285,33 @@ def test_a_scheduler_that_does_not_answer_is_an_error_in_words():
     model, images, labels = problem()
     with pytest.raises(UserError, match="no Dask scheduler answers at 'nonsense://'"):
         unmask.evaluate({"m": model}, images, labels, {"pgd": "pgd"}, [0.1], scheduler="nonsense://")
+
+
+class InPlace(torch.nn.Module):
+    """Works in the images that it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(16, 3)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.linear(images.sub_(0.5).flatten(1))
+
+
+class Severed(InPlace):
+    """Its answer has a graph, which does not lead back to the images."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.linear(images.detach().clone().requires_grad_().flatten(1))
+
+
+@pytest.mark.parametrize("kind", [InPlace, Severed])
+def test_what_workers_must_compute_can_be_asked_of_odd_models(kind):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = kind().eval()
+    images = torch.rand(20, 1, 4, 4, generator=torch.Generator().manual_seed(1))
+    before = images.clone()
+    facts = inspect_model(model, images, torch.zeros(20, dtype=torch.int64))
+    assert answers_hash(facts, images) == answers_hash(facts, images)
+    assert torch.equal(images, before)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from unmask.evaluation.inspection import ModelFacts
+from unmask.evaluation.steadiness import logits_and_gradient
 
 __all__ = ["SHOWN", "answers_hash"]
 
@@ -28,15 +29,6 @@ def answers_hash(facts: ModelFacts, images: Tensor) -> str:
             continue
         rows = [shown[i : i + 1] for i in range(min(len(shown), 4))] if member.alone else [shown]
         for images_of_call in rows:
-            for tensor in _logits_and_gradient(member.module, images_of_call):
+            for tensor in logits_and_gradient(member.module, images_of_call):
                 digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
-
-
-def _logits_and_gradient(module: torch.nn.Module, images: Tensor) -> tuple[Tensor, ...]:
-    with torch.enable_grad():
-        x = images.detach().clone().requires_grad_()
-        logits = module(x)
-        if not logits.requires_grad:
-            return (logits,)
-        return logits, torch.autograd.grad(logits.logsumexp(1).sum(), x)[0]

@@ -14,8 +14,8 @@ from unmask.errors import MisuseError, UserError, suggestion
 
 if TYPE_CHECKING:
     from unmask.evaluation.inspection import ModelFacts
+    from unmask.evaluation.plan import Plan
     from unmask.evaluation.preparation.preparing import Preparation
-    from unmask.evaluation.schedule import Plan
 
 __all__ = ["ENGINES", "EngineChoice"]
 

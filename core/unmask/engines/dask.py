@@ -35,8 +35,8 @@ from unmask.results.outcome import CellOutcome, CleanOutcome
 if TYPE_CHECKING:
     from unmask.engines.choice import EngineChoice
     from unmask.evaluation.inspection import ModelFacts
+    from unmask.evaluation.plan import Plan
     from unmask.evaluation.preparation.preparing import Preparation
-    from unmask.evaluation.schedule import Plan
 
 __all__ = ["Workers", "workers"]
 

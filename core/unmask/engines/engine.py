@@ -11,7 +11,7 @@ from unmask import interrupt
 from unmask.evaluation.execution import CellRequest, clean_outcome, outcome_of
 
 if TYPE_CHECKING:
-    from unmask.evaluation.schedule import Plan
+    from unmask.evaluation.plan import Plan
     from unmask.results.outcome import CellOutcome, CleanOutcome
 
 __all__ = ["Engine", "Serial"]

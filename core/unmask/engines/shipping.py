@@ -19,8 +19,8 @@ from unmask.plugins.catalog import catalog
 
 if TYPE_CHECKING:
     from unmask.evaluation.inspection import ModelFacts
+    from unmask.evaluation.plan import Plan
     from unmask.evaluation.preparation.preparing import Preparation
-    from unmask.evaluation.schedule import Plan
 
 __all__ = ["Shipment", "pack", "unpack"]
 

@@ -23,7 +23,7 @@ from unmask.evaluation.execution import CellRequest, clean_outcome, limit_of, ou
 from unmask.results.outcome import CellOutcome, CleanOutcome
 
 if TYPE_CHECKING:
-    from unmask.evaluation.schedule import Plan
+    from unmask.evaluation.plan import Plan
 
 __all__ = ["GRACE", "Delivery", "answer", "beginnings"]
 

@@ -34,10 +34,11 @@ from unmask.evaluation.judge import PROTOCOLS, Protocol
 from unmask.evaluation.labels import attack_label, model_label
 from unmask.evaluation.measuring import configure_metrics, with_metrics
 from unmask.evaluation.oracle import Oracle
+from unmask.evaluation.plan import Plan
 from unmask.evaluation.preparation.preparing import Preparation
 from unmask.evaluation.progress import Progress
 from unmask.evaluation.quantization import with_quantized
-from unmask.evaluation.schedule import Plan, run_plan
+from unmask.evaluation.schedule import run_plan
 from unmask.evaluation.shown_progress import shown
 from unmask.evaluation.slopes import with_slopes
 from unmask.evaluation.subject import CellSettings, Subject

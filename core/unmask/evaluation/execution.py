@@ -19,7 +19,7 @@ from unmask.interrupt import CellTimeoutError
 from unmask.results.outcome import CellOutcome, CleanOutcome
 
 if TYPE_CHECKING:
-    from unmask.evaluation.schedule import Plan
+    from unmask.evaluation.plan import Plan
 
 __all__ = ["CellRequest", "clean_outcome", "limit_of", "no_keep", "no_step", "outcome_of"]
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from unmask.data import LabelledImages
 from unmask.evaluation.circumstances import versions
 from unmask.evaluation.code import code_of
-from unmask.evaluation.schedule import Plan
+from unmask.evaluation.plan import Plan
 
 __all__ = ["of_model", "of_plan", "of_samples", "of_settings"]
 

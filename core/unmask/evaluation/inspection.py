@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 from unmask.crashes import surviving
 from unmask.errors import MisuseError, UserError
-from unmask.evaluation.batching import LEAST, QUANTUM, is_out_of_memory, rows_at_once, sizes_that_tell
+from unmask.evaluation.batching import QUANTUM, is_out_of_memory
 from unmask.evaluation.going_round import has_front_end
 from unmask.evaluation.rows import first_of_each
+from unmask.evaluation.steadiness import steady_at, steady_from, takes_one
 from unmask.models.defended import Defended
 from unmask.models.foreign_random import RandomState, seed_everything
 from unmask.models.guest import guests
@@ -220,7 +221,7 @@ def _probe_member(
             )
         return Member(module, probability, stochastic=True, rows_vary=rows_vary), notes
     try:
-        least = _steady_from(module, images)
+        least = steady_from(module, images)
     except Exception as cause:
         if not is_out_of_memory(cause):
             raise
@@ -237,75 +238,11 @@ def _probe_member(
             "answers differently when other images are in the batch; it is called one image at a time"
         )
         return Member(module, probability, alone=True), notes
-    if least is None and _steady_at(module, images, 2 * QUANTUM):
+    if least is None and steady_at(module, images, 2 * QUANTUM):
         return Member(module, probability, least=2 * QUANTUM, fixed=2 * QUANTUM), notes
     if least is None:
-        return Member(module, probability, alone=_takes_one(module, images)), notes
+        return Member(module, probability, alone=takes_one(module, images)), notes
     return Member(module, probability, least=least), notes
-
-
-def _takes_one(module: nn.Module, images: Tensor) -> bool:
-    """Whether the model answers a single image; one that does not cannot be called one row at a time."""
-    try:
-        with torch.no_grad():
-            module(images[:1].clone())
-    except Exception:
-        return False
-    return True
-
-
-def _logits_and_gradient(module: nn.Module, images: Tensor) -> tuple[Tensor, Tensor]:
-    with torch.enable_grad():
-        x = images.detach().requires_grad_()
-        logits = module(x.clone())
-        if not logits.requires_grad:
-            return logits, torch.zeros_like(images)
-        (gradient,) = torch.autograd.grad(logits.logsumexp(1).sum(), x)
-    return logits.detach(), gradient
-
-
-def _steady_from(module: nn.Module, images: Tensor) -> int | None:
-    """From how many rows on a row's last bits stay the same wherever it stands in a batch, if ever.
-
-    Matrix products of odd sizes round differently with the alignment of a row in memory; one differing bit
-    is enough for the sign of a gradient to turn, and an attack with it. Only asked on the CPU: elsewhere one
-    image at a time would cost too much, and what hangs on it is reported as borderline.
-    """
-    if images.device.type != "cpu":
-        return QUANTUM
-    # No more rows than calls have: large images are dear, and few of them fit into memory with a graph.
-    count = min(5 * QUANTUM, max(rows_at_once(images[0]), 2 * QUANTUM))
-    many = images.repeat(-(-count // len(images)), 1, 1, 1)[:count]
-    shuffled = torch.randperm(len(many), generator=torch.Generator().manual_seed(0))
-    logits, gradient = _logits_and_gradient(module, many)
-
-    def same_in_batches_of(size: int) -> bool:
-        rows = shuffled[-size:]
-        again = _logits_and_gradient(module, many[rows])
-        return torch.equal(again[0], logits[rows]) and torch.equal(again[1], gradient[rows])
-
-    def does(least: int) -> bool:
-        return all(same_in_batches_of(size) for size in sizes_that_tell(least) if size <= count)
-
-    return next(filter(does, LEAST), None)
-
-
-def _steady_at(module: nn.Module, images: Tensor, size: int) -> bool:
-    """Whether a row's last bits stay the same wherever it stands in batches of one size.
-
-    So it is with matrix products whose rows begin at full cache lines: the code is chosen by their number.
-    """
-    many = images.repeat(-(-3 * size // len(images)), 1, 1, 1)[: 3 * size]
-    seen: dict[int, tuple[Tensor, Tensor]] = {}
-    for turn in range(2):
-        order = torch.randperm(len(many), generator=torch.Generator().manual_seed(turn))
-        for rows in order.split(size):
-            logits, gradient = _logits_and_gradient(module, many[rows])
-            for row, answer, slope in zip(rows.tolist(), logits, gradient, strict=True):
-                before = seen.setdefault(row, (answer, slope))
-                if not (torch.equal(before[0], answer) and torch.equal(before[1], slope)):
-                    return False
-    return True
 
 
 def inspect_model(model: nn.Module, images: Tensor, labels: Tensor, *, name: str = "model") -> ModelFacts:

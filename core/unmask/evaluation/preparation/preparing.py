@@ -21,7 +21,7 @@ from unmask.models.guest import Visit
 from unmask.results.atomic import write_atomically
 
 if TYPE_CHECKING:
-    from unmask.evaluation.schedule import Plan
+    from unmask.evaluation.plan import Plan
     from unmask.results.folder import RunFolder
 
 __all__ = ["Preparation", "Prepared"]
