@@ -19,7 +19,7 @@ from unmask import crashes
 
 __all__ = ["attended"]
 
-_CRASHES = frozenset(
+_FAULTS = frozenset(
     {
         signal.SIGSEGV,
         signal.SIGBUS,
@@ -28,11 +28,19 @@ _CRASHES = frozenset(
         signal.SIGABRT,
         signal.SIGTRAP,
         signal.SIGSYS,
-        signal.SIGXCPU,
-        signal.SIGXFSZ,
-        signal.SIGKILL,
     }
 )
+"""Signals of code that does what it must not."""
+
+_CRASHES = _FAULTS | {
+    signal.SIGKILL,
+    signal.SIGXCPU,
+    signal.SIGXFSZ,
+    signal.SIGPIPE,
+    signal.SIGALRM,
+    signal.SIGVTALRM,
+    signal.SIGPROF,
+}
 """Signals that end a process for what it did; the system sends SIGKILL where no memory is left."""
 
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -239,7 +247,9 @@ def _described(ended: int, traceback: IO[bytes]) -> str:
         return f"an exit in the middle of the work, with status {-ended}"
     if ended == signal.SIGKILL:
         return "SIGKILL: no memory was left, or somebody sent it"
-    name = f"a crash of native code: {signal.Signals(ended).name}"
+    name = signal.Signals(ended).name
+    if ended in _FAULTS:
+        name = f"a crash of native code: {name}"
     traceback.seek(0)
     written = traceback.read().decode(errors="replace")
     here = written.partition("most recent call first")[2].partition("\n\n")[0]
