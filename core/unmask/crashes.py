@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import attrs
 
 from unmask import interrupt
-from unmask.errors import UserError
+from unmask.errors import UserError, in_words
 
 __all__ = ["CrashError", "Note", "attend", "attendant", "news", "noted", "reason", "surviving", "tried"]
 
@@ -84,10 +84,7 @@ def news(words: str) -> bool:
 
 def reason(cause: BaseException) -> str:
     """Why something failed, as a clause."""
-    if isinstance(cause, CrashError):
-        return str(cause)
-    text, kind = str(cause), type(cause).__name__
-    return f"{kind}: {text}" if text else kind
+    return str(cause) if isinstance(cause, CrashError) else in_words(cause)
 
 
 @contextmanager

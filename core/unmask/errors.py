@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["MisuseError", "PluginError", "UnsavedError", "UserError", "nearest", "suggestion"]
+__all__ = ["MisuseError", "PluginError", "UnsavedError", "UserError", "in_words", "nearest", "suggestion"]
 
 
 class UserError(ValueError):
@@ -77,3 +77,21 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     close = nearest(name, names)
     listing = ", ".join(names) if names else "none"
     return (f"Did you mean '{close}'? " if close else "") + f"Known: {listing}."
+
+
+_LONGEST = 1000
+"""Characters of what somebody else's exception says that are told."""
+
+
+def in_words(cause: BaseException) -> str:
+    """What an exception of somebody else's code says, after its kind; fit to be printed and kept."""
+    try:
+        said = str(cause)
+    except Exception:
+        said = "what it says cannot be read"
+    kind = type(cause).__name__
+    if len(said) > _LONGEST:
+        said = f"{said[:_LONGEST]}... ({len(said):,} characters)"
+    # Lone surrogates cannot be encoded, and zeros end a text in files.
+    said = said.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
+    return f"{kind}: {said}" if said else kind

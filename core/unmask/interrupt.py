@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 import attrs
@@ -42,7 +42,8 @@ class _Interruption:
         self.presses += 1
         if self.presses == 1 and self.working:
             # Straight to the stream: the handler may run in the middle of somebody's print.
-            os.write(2, self.tell().encode())
+            with suppress(OSError):
+                os.write(2, self.tell().encode())
             return
         if self.presses > 2:
             # Something between here and the command line swallows the exception.

@@ -39,8 +39,8 @@ def ended():
         raise MemoryError
     if way == "SIGSEGV":
         ctypes.string_at(0)
-    if way == "SIGTRAP":
-        os.kill(os.getpid(), 5)
+    if way == "SIGTERM":
+        os.kill(os.getpid(), 15)
     if way == "os._exit":
         os._exit(130)
     if way == "holds on":
@@ -231,7 +231,7 @@ processes = pytest.mark.skipif(sys.platform != "linux", reason="processes are at
 @processes
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("stage", "way"), [("clean_outcome", "SIGSEGV"), ("clean_outcome", "os._exit"), ("_attacked", "SIGTRAP")]
+    ("stage", "way"), [("clean_outcome", "SIGSEGV"), ("clean_outcome", "os._exit"), ("_attacked", "SIGTERM")]
 )
 def test_a_model_that_ends_the_process_costs_its_own_cells(place, stage, way):
     ran = run(stage, way)
@@ -282,3 +282,45 @@ def test_the_same_with_workers(place):
     ran = run("clean_outcome", "SIGSEGV", "--workers", "2")
     assert ran.returncode == 3, ran.stderr
     only_the_odd_model_failed("its worker process died")
+
+
+@processes
+@pytest.mark.slow
+def test_a_model_that_cannot_be_compared_with_workers_still_has_its_cells(place):
+    ran = run("answers_hash", "RuntimeError", "--workers", "1")
+    assert ran.returncode == 0, ran.stderr
+    assert unmask.load("out/results.nc").correct.notnull().all()
+
+
+def in_shell(words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a line in which PROGRAM stands for the command, whose exit status is written to `status`."""
+    program = f"{{ {sys.executable} -m unmask run manifest.toml -o out; echo $? > status; }}"
+    return subprocess.run(
+        words.replace("PROGRAM", program),
+        shell=True,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", ["PROGRAM 2> /dev/full", "PROGRAM 2>&-", "PROGRAM 2>&1 > said | true"])
+def test_nobody_who_listens_is_no_reason_to_stop(place, words):
+    """Every failed cell is warned of; what becomes of the warning must not matter."""
+    in_shell(words, PLACE="_attacked", WAY="RuntimeError")
+    assert Path("status").read_text().strip() == "3"
+    only_the_odd_model_failed("not today")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("words", "status"), [("PROGRAM > /dev/full", "1"), ("PROGRAM | head -1", "0")])
+def test_a_report_that_cannot_be_printed_is_kept(place, words, status):
+    ran = in_shell(words, PLACE="", WAY="")
+    assert ("cannot be printed" in ran.stderr) == (status == "1")
+    assert "Traceback" not in ran.stderr
+    assert Path("status").read_text().strip() == status
+    assert unmask.load("out/results.nc").correct.notnull().all()
+    assert Path("out/report.txt").read_text()

@@ -121,3 +121,18 @@ def test_unusable_places(tmp_path: Path) -> None:
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(UserError, match="Choose another place"):
             RunFolder(place, PRINT)
+
+
+def test_a_file_that_cannot_be_written_holds_up_no_other(make_cell: MakeCell, tmp_path: Path) -> None:
+    told: list[str] = []
+    folder = RunFolder(tmp_path / "run", PRINT, warn=told.append)
+    folder.save_cell(KEY, make_cell([1, 0]))
+    blocked = only_cell(tmp_path / "run")
+    blocked.unlink()
+    (blocked / "in the way").mkdir(parents=True)
+    folder.save_cell(KEY, make_cell([1, 0]))
+    folder.save_cell({**KEY, "epsilon": 0.2}, make_cell([0, 0]))
+    assert len(told) == 1
+    assert "1 finished cells could not be kept" in folder.notes()[-1]
+    found = RunFolder(tmp_path / "run", PRINT).load_cell({**KEY, "epsilon": 0.2})
+    assert found is not None and found.correct.tolist() == [0, 0]

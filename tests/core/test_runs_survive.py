@@ -228,6 +228,19 @@ def _own_kind(target, images, labels, budget, random):
     raise Odd("not an Exception")
 
 
+def _says(words):
+    class Odd(Exception):
+        def __str__(self) -> str:
+            if words is None:
+                raise RuntimeError("nothing to say")
+            return words
+
+    def attack(target, images, labels, budget, random):
+        raise Odd
+
+    return attack
+
+
 HOSTILE: dict[str, tuple[Callable, str]] = {
     "hangs and swallows": (_again_and_again, "CellTimeoutError: the cell used up its time"),
     "sleeps": (_sleeps, "CellTimeoutError: the cell used up its time"),
@@ -237,6 +250,10 @@ HOSTILE: dict[str, tuple[Callable, str]] = {
     "memory": (_is_out_of_memory, "MemoryError"),
     "device memory": (_is_out_of_device_memory, "OutOfMemoryError: tried to allocate 3 GiB"),
     "odd": (_own_kind, "Odd: not an Exception"),
+    "cannot say": (_says(None), "Odd: what it says cannot be read"),
+    "cannot be encoded": (_says("half of \ud83d"), "Odd: half of \\ud83d"),
+    "zeros": (_says("a\0b"), "Odd: a\\0b"),
+    "says too much": (_says("word " * 50_000), "Odd: word word"),
     "none": (lambda target, images, labels, budget, random: None, "TypeError: the attack returned NoneType"),
     "text": (lambda target, images, labels, budget, random: "images", "TypeError: the attack returned str"),
     "shape": (
@@ -254,7 +271,11 @@ def test_a_hostile_plugin_costs_its_own_cells_alone(tmp_path, name):
     results = run(tmp_path / "run", {"hostile": attack, "fgsm": "fgsm"}, count=12, timeout=0.6)
     failed = results.status.sel(attack="hostile") == unmask.dimensions.Status.FAILED
     assert bool(failed.all())
-    assert str(results.message.sel(attack="hostile", epsilon=0.1).values[0]).startswith(reason)
+    said = str(results.message.sel(attack="hostile", epsilon=0.1).values[0])
+    assert said.startswith(reason)
+    assert len(said) < 1200
+    kept = unmask.load(tmp_path / "run" / "results.nc")
+    assert kept.message.identical(results.message)
     assert bool(results.correct.sel(attack="hostile").isnull().all())
     assert bool(results.correct.sel(attack="fgsm").notnull().all())
     # Somebody else's timer (such as that of a test runner) is as before, but for the time that passed.

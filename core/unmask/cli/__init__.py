@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["console", "counted", "printing", "reader_gone"]
+__all__ = ["console", "counted", "print_no_more", "printing", "reader_gone"]
 
 _WIDE = 240
 
@@ -42,6 +42,18 @@ def reader_gone(cause: BaseException) -> bool:
     )
 
 
+def print_no_more() -> None:
+    """Let what is still to be printed get lost; Python would try again at its end, and complain."""
+    import os
+    import sys
+    from pathlib import Path
+
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError, AttributeError):  # it is closed, or was never open
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - for the rest of the process
+
+
 @contextmanager
 def printing(kept: str) -> Iterator[None]:
     """Print what is kept elsewhere: a reader that has enough is no error, a full disk a small one.
@@ -49,7 +61,6 @@ def printing(kept: str) -> Iterator[None]:
     Args:
         kept: Where it is kept.
     """
-    import os
     import sys
 
     import typer
@@ -57,11 +68,13 @@ def printing(kept: str) -> Iterator[None]:
     try:
         yield
         sys.stdout.flush()
-    except (OSError, SystemExit) as cause:
-        if not isinstance(cause, OSError) and not reader_gone(cause):
+    except (OSError, ValueError, SystemExit) as cause:
+        if isinstance(cause, SystemExit) and not reader_gone(cause):
             raise
-        # Python would try again at its end, and complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print_no_more()
         if not reader_gone(cause):
-            typer.echo(f"error: the report cannot be printed: {cause}. It is kept in {kept}.", err=True)
+            typer.echo(
+                f"error: the report cannot be printed: {str(cause).rstrip('.')}. It is kept in {kept}.",
+                err=True,
+            )
             raise typer.Exit(1) from None

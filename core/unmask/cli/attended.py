@@ -32,17 +32,6 @@ _FAULTS = frozenset(
 )
 """Signals of code that does what it must not."""
 
-_CRASHES = _FAULTS | {
-    signal.SIGKILL,
-    signal.SIGXCPU,
-    signal.SIGXFSZ,
-    signal.SIGPIPE,
-    signal.SIGALRM,
-    signal.SIGVTALRM,
-    signal.SIGPROF,
-}
-"""Signals that end a process for what it did; the system sends SIGKILL where no memory is left."""
-
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _SENT_BY_A_PROCESS = 0
 """`si_code` of a signal that came by `kill`, and so to this process alone; a terminal sends its to both."""
@@ -56,6 +45,9 @@ _LOOK = 1.0
 
 _GRACE = 5
 """Looks at work that is over its time before it is ended; none are taken while both are stopped (Ctrl-Z)."""
+
+_LATE = 0.1
+"""Seconds between signals that mean the same."""
 
 _SHOW_CURSOR = b"\x1b[?25h"
 _PR_SET_PDEATHSIG = 1
@@ -154,11 +146,11 @@ def attended(work: Callable[[Callable[[], None], Callable[[int], None]], int]) -
         if child == 0:
             _die_with(parent)
             _do(work, note, known, traceback, before)
-        status, overdue = _awaited(child, note)
+        status, overdue, asked = _awaited(child, note)
         ended = -os.waitstatus_to_exitcode(status)
         if note.status is not None:
             os._exit(note.status)
-        if ended > 0 and ended not in _CRASHES:
+        if ended in asked or ended == signal.SIGINT:
             _end_likewise(ended, before)
         described = _OVERDUE if overdue else f"the process was ended by {_described(ended, traceback)}"
         doing = note.doing
@@ -213,9 +205,13 @@ def _die_with(parent: int) -> None:
         os._exit(128 + signal.SIGKILL)
 
 
-def _awaited(child: int, note: _SharedNote) -> tuple[int, bool]:
-    """The status a child ended with, and whether its work had to be ended; signals reach it meanwhile."""
+def _awaited(child: int, note: _SharedNote) -> tuple[int, bool, set[int]]:
+    """The status a child ended with, whether its work had to be ended, and the signals that came here.
+
+    Those reach the child meanwhile.
+    """
     looks = 0
+    received: set[int] = set()
     while True:
         got = signal.sigtimedwait({*_PASSED_ON, signal.SIGCHLD}, _LOOK)
         if got is None:
@@ -225,9 +221,13 @@ def _awaited(child: int, note: _SharedNote) -> tuple[int, bool]:
         elif got.si_signo == signal.SIGCHLD:
             gone, status = os.waitpid(child, os.WNOHANG)
             if gone == child:
-                return status, looks >= _GRACE
-        elif got.si_code == _SENT_BY_A_PROCESS and got.si_pid != child:
-            os.kill(child, got.si_signo)
+                # Who ends every process on its own, as batch systems do, may not have come to this one yet.
+                late = signal.sigtimedwait(_PASSED_ON, _LATE) if os.WIFSIGNALED(status) else None
+                return status, looks >= _GRACE, received | ({late.si_signo} if late else set())
+        else:
+            received.add(got.si_signo)
+            if got.si_code == _SENT_BY_A_PROCESS and got.si_pid != child:
+                os.kill(child, got.si_signo)
 
 
 def _end_likewise(ended: int, mask: set[signal.Signals | int]) -> NoReturn:

@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperGroup
 
 from unmask import interrupt
-from unmask.cli import reader_gone
+from unmask.cli import print_no_more, reader_gone
 from unmask.cli.check import check
 from unmask.cli.compare import compare
 from unmask.cli.import_results import import_file
@@ -31,6 +31,7 @@ from unmask.cli.report import report
 from unmask.cli.run import run
 from unmask.cli.schema import schema
 from unmask.cli.show import show
+from unmask.cli.tolerant import error_stream_tolerated
 from unmask.cli.train import train
 
 __all__ = ["app", "main"]
@@ -52,7 +53,8 @@ class _Commands(TyperGroup):
             raise
         except BaseException as cause:
             if reader_gone(cause):
-                raise typer.Exit(0) from None
+                # A command that only shows something has done its work.
+                raise typer.Exit(int(context.invoked_subcommand in ("run", "train"))) from None
             from unmask.crashes import CrashError, reason
 
             raise CrashError(f"{reason(cause)}: code that the command works with tried to end it") from cause
@@ -143,7 +145,9 @@ def _done(
     from unmask.crashes import CrashError
     from unmask.errors import UserError
 
-    with interrupt.orderly(lambda: "", leave):
+    if sys.stdout is None:
+        print_no_more()
+    with error_stream_tolerated(), interrupt.orderly(lambda: "", leave):
         try:
             begin()
             command = typer.main.get_command(app)
@@ -175,9 +179,10 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def _unexpected(error: Exception) -> int:
-    kind = type(error).__name__
+    from unmask.errors import in_words
+
     _print_error(
-        f"unexpected {kind}: {error}" if str(error) else f"unexpected {kind}",
+        f"unexpected {in_words(error)}",
         error,
         "Run `unmask --traceback ...` to see where it comes from.",
     )
@@ -203,10 +208,9 @@ def _printed(status: int) -> int:
     """The exit status, once all that was printed is out."""
     try:
         sys.stdout.flush()
-    except OSError as error:
-        # Python would try again at its end, and complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if error.errno != errno.EPIPE:
+    except (OSError, ValueError) as error:
+        print_no_more()
+        if not reader_gone(error):
             typer.echo(f"error: the output cannot be written: {error}", err=True)
             return status or 1
     return status

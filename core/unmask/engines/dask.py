@@ -14,7 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,7 +22,7 @@ import attrs
 import torch
 
 from unmask import interrupt
-from unmask.crashes import CrashError, surviving
+from unmask.crashes import reason, tried
 from unmask.engines.arithmetic import answers_hash
 from unmask.engines.cluster import DEATHS, await_workers, client_of, in_spite_of_deaths
 from unmask.engines.engine import Engine
@@ -57,7 +57,8 @@ def workers(
     """
     answers = {}
     for name, known in facts.items():
-        with surviving(f"model '{name}' was asked what workers have to compute", f"models.{name}"):
+        # One that fails here will fail in its own cells.
+        with suppress(Exception), tried({"what workers have to compute": name}):
             answers[name] = answers_hash(known, plan.data.images)
     content = pack(Shipment(plan, preparation.for_worker(), facts, torch.get_num_threads(), answers))
     run = uuid.uuid4().hex
@@ -182,6 +183,8 @@ class Workers:
                 self._quiet.notify_all()
 
     def _asked(self, request: CellRequest | tuple[str, int]) -> CellOutcome | CleanOutcome | str:
+        from distributed import KilledWorker
+
         interrupt.stop_if_asked()
         if self._ended.is_set():
             raise KeyboardInterrupt
@@ -199,8 +202,6 @@ class Workers:
                     future.cancel()
                     return "CellTimeoutError: the cell used up its time, did not end, and was ended by force"
                 continue
-            except CrashError as error:
-                return str(error)
             except CancelledError as error:
                 if self._ended.is_set():
                     raise KeyboardInterrupt from None
@@ -208,6 +209,10 @@ class Workers:
                     "the connection to the scheduler is lost; what is finished is kept. Run again to go on.",
                     where="scheduler",
                 ) from error
+            except KilledWorker:
+                raise
+            except Exception as error:
+                return reason(error)
             if note:
                 self._notes.add(note)
             answered: CellOutcome | CleanOutcome = found

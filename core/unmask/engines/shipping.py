@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import torch
 
-from unmask.errors import UserError
+from unmask.errors import UserError, in_words
 from unmask.models.guest import Visit
 from unmask.plugins.catalog import catalog
 
@@ -71,7 +71,7 @@ def pack(shipment: Shipment) -> bytes:
             Packer(content).dump(light)
         except Exception as cause:
             raise UserError(
-                f"the models and attacks cannot be sent to workers: {type(cause).__name__}: {cause}. Run in "
+                f"the models and attacks cannot be sent to workers: {in_words(cause)}. Run in "
                 "this process (without engine, workers and scheduler), or leave out what cannot be pickled.",
                 where="engine",
             ) from cause

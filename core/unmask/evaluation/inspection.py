@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from unmask.crashes import surviving
-from unmask.errors import MisuseError, UserError
+from unmask.errors import MisuseError, UserError, in_words
 from unmask.evaluation.batching import QUANTUM, is_out_of_memory
 from unmask.evaluation.going_round import has_front_end
 from unmask.evaluation.rows import first_of_each
@@ -131,12 +131,12 @@ def _ask(model: nn.Module, images: Tensor, where: str) -> Tensor:
     except (Exception, SystemExit) as cause:
         if is_out_of_memory(cause):
             raise UserError(
-                f"{len(images)} images of shape {tuple(images.shape[1:])} do not fit into memory: {cause}. "
-                "Take a device with more memory, or smaller images.",
+                f"{len(images)} images of shape {tuple(images.shape[1:])} do not fit into memory: "
+                f"{in_words(cause)}. Take a device with more memory, or smaller images.",
                 where=where,
             ) from cause
         raise UserError(
-            f"the model raised {type(cause).__name__} on images of shape {tuple(images.shape)}: {cause} "
+            f"the model failed on images of shape {tuple(images.shape)}: {in_words(cause)}. "
             "Check that it takes images of this size and number of channels, NCHW.",
             where=where,
         ) from cause

@@ -28,7 +28,7 @@ from unmask.entries import (
     ModelEntry,
     RecipeEntry,
 )
-from unmask.errors import PluginError, suggestion
+from unmask.errors import PluginError, in_words, suggestion
 from unmask.markers import PROJECT
 
 __all__ = ["ENTRY_TYPES", "GROUP", "Candidate", "LoadedPlugins", "Plugin", "PluginFailure", "load_plugins"]
@@ -159,10 +159,8 @@ def load_plugins(candidates: Iterable[Candidate] | None = None) -> LoadedPlugins
 
 def describe(error: BaseException) -> str:
     """An exception in one line: our own messages as they are, others after the name of their type."""
-    text = " ".join(str(error).split())
-    if isinstance(error, PluginError | CrashError):
-        return text
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    own = isinstance(error, PluginError | CrashError)
+    return " ".join((str(error) if own else in_words(error)).split())
 
 
 def _load_one(manager: pluggy.PluginManager, candidate: Candidate) -> Plugin:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import io
 import json
@@ -210,7 +211,8 @@ class RunFolder:
             )
 
     def _write_waiting(self) -> OSError | None:
-        """Write what waits for room; the first error, where there still is none."""
+        """Write what waits for room; the first error, where something still cannot be."""
+        first = None
         with self._writing:
             for path in list(self._waiting):
                 try:
@@ -218,9 +220,12 @@ class RunFolder:
                     path.parent.mkdir(parents=True, exist_ok=True)
                     write_atomically(path, self._waiting[path])
                 except OSError as error:
-                    return error
-                del self._waiting[path]
-        return None
+                    first = first or error
+                    if error.errno == errno.ENOSPC:
+                        break
+                else:
+                    del self._waiting[path]
+        return first
 
     def notes(self) -> list[str]:
         """`warnings`, and how many finished cells still wait for room."""

@@ -77,7 +77,8 @@ class FileLock:
             return
         with contextlib.suppress(OSError):
             self._path.unlink()
-        os.close(self._descriptor)
+        with contextlib.suppress(OSError):  # code of plugins may close anything
+            os.close(self._descriptor)
         self._descriptor = None
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import nn
 
-from unmask.errors import MisuseError, UserError, suggestion
+from unmask.errors import MisuseError, UserError, in_words, suggestion
 from unmask.manifest.location import current_folder
 
 __all__ = ["made_by"]
@@ -54,7 +54,7 @@ def made_by(
             return build(**passed), left
         except Exception as error:
             raise UserError(
-                f"'{factory}' raised {type(error).__name__}: {error}. It was called with {_listing(passed)}.",
+                f"'{factory}' raised {in_words(error)}. It was called with {_listing(passed)}.",
                 where="factory",
             ) from error
 
@@ -111,9 +111,7 @@ def _import(name: str, base: Path) -> ModuleType:
             ) from error
         raise UserError(f"importing '{name}' failed: {error}.", where="factory") from error
     except Exception as error:
-        raise UserError(
-            f"importing '{name}' failed: {type(error).__name__}: {error}.", where="factory"
-        ) from error
+        raise UserError(f"importing '{name}' failed: {in_words(error)}.", where="factory") from error
 
 
 def _attribute(found: Any, attribute: str, factory: str) -> Any:
