@@ -145,18 +145,25 @@ def tried(doing: Mapping[str, Any], limit: float | None = None) -> Iterator[None
 
 
 @contextmanager
-def surviving(what: str, where: str | None = None) -> Iterator[None]:
+def surviving(what: str, where: str | None = None, *, theirs: bool = False) -> Iterator[None]:
     """Work without which the run cannot go on: a crash in it is refused in words by the next process.
 
     Args:
         what: The work, as it follows "when".
         where: The key of the manifest, or the argument, that is at fault.
+        theirs: It is the work of a plugin or a model, whose every exception is refused in words.
 
     Raises:
         UserError: A process of this run crashed in it, or it raised what is meant to end a process.
+        Exception: Any other that the work raises.
     """
     try:
         with tried({"when": what}):
             yield
-    except CrashError as error:
-        raise UserError(f"{error}; this was when {what}. What is finished is kept.", where=where) from error
+    except UserError:
+        raise
+    except Exception as error:
+        if not theirs and not isinstance(error, CrashError):
+            raise
+        words = f"{reason(error).rstrip('.')}; this was when {what}. What is finished is kept."
+        raise UserError(words, where=where) from error

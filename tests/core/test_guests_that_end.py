@@ -259,6 +259,40 @@ def test_a_measure_that_ends_the_process_costs_its_own_numbers(place, measure):
 
 @processes
 @pytest.mark.slow
+def test_a_crash_before_the_folder_is_opened_leaves_fresh_to_be_done(place, monkeypatch):
+    assert run("", "").returncode == 0
+    Path("manifest.toml").write_text(MANIFEST.replace("steps = 3", "steps = 2"))
+    # A plugin that nobody asked for ends the first process; the second leaves it out, and begins anew.
+    Path("ending_plugin.py").write_text("import ctypes\nctypes.string_at(0)\n")
+    information = place / "ending_plugin-1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: ending-plugin\nVersion: 1.0\n")
+    (information / "entry_points.txt").write_text("[unmask]\nending = ending_plugin\n")
+    monkeypatch.setenv("PYTHONPATH", str(place), prepend=os.pathsep)
+    # And then the model a second one, which has begun anew already.
+    assert run("clean_outcome", "SIGSEGV", "--fresh").returncode == 3
+    assert Path("out.1/results.nc").exists()
+    assert not Path("out.2").exists()
+    only_the_odd_model_failed("SIGSEGV")
+
+
+@processes
+@pytest.mark.slow
+def test_check_survives_too(place):
+    ran = subprocess.run(
+        [sys.executable, "-m", "unmask", "check", "manifest.toml"],
+        env={**os.environ, "PLACE": "factory", "WAY": "os._exit"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ran.returncode == 2
+    assert "models.odd" in ran.stderr
+
+
+@processes
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["the accuracy is measured", "inspection"])
 def test_a_model_that_ends_the_process_before_the_run_is_refused_by_name(place, stage):
     ran = run(BEFORE[stage], "SIGSEGV")

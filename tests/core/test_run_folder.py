@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -136,3 +137,22 @@ def test_a_file_that_cannot_be_written_holds_up_no_other(make_cell: MakeCell, tm
     assert "1 finished cells could not be kept" in folder.notes()[-1]
     found = RunFolder(tmp_path / "run", PRINT).load_cell({**KEY, "epsilon": 0.2})
     assert found is not None and found.correct.tolist() == [0, 0]
+
+
+def test_cells_of_a_run_whose_record_is_lost_are_taken_by_that_run_alone(
+    make_cell: MakeCell, tmp_path: Path
+) -> None:
+    RunFolder(tmp_path / "run", PRINT).save_cell(KEY, make_cell([1, 0]))
+    (tmp_path / "run" / "run.json").unlink()
+    assert RunFolder(tmp_path / "run", {**PRINT, "seed": "1"}).load_cell(KEY) is None
+    (tmp_path / "run" / "run.json").unlink()
+    assert RunFolder(tmp_path / "run", PRINT).load_cell(KEY) is not None
+
+
+def test_a_folder_that_was_done_away_with_is_made_again(make_cell: MakeCell, tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run", PRINT)
+    shutil.rmtree(tmp_path / "run")
+    folder.save_cell(KEY, make_cell([1, 0]))
+    again = RunFolder(tmp_path / "run", PRINT)
+    assert again.resumed
+    assert again.load_cell(KEY) is not None

@@ -68,7 +68,7 @@ def printing(kept: str) -> Iterator[None]:
     try:
         yield
         sys.stdout.flush()
-    except (OSError, ValueError, SystemExit) as cause:
+    except (OSError, ValueError, AttributeError, SystemExit) as cause:
         if isinstance(cause, SystemExit) and not reader_gone(cause):
             raise
         print_no_more()

@@ -46,6 +46,9 @@ _LOOK = 1.0
 _GRACE = 5
 """Looks at work that is over its time before it is ended; none are taken while both are stopped (Ctrl-Z)."""
 
+_LINGERING = 10
+"""Looks at a child that has written and printed all, but does not end: plugins may leave threads behind."""
+
 _LATE = 0.1
 """Seconds between signals that mean the same."""
 
@@ -160,12 +163,7 @@ def attended(work: Callable[[Callable[[], None], Callable[[int], None]], int]) -
             os._exit(_UNEXPECTED)
         known[doing] = described
         traceback.close()
-        if "--fresh" in sys.argv:
-            # What the first child began is what the next one goes on with.
-            sys.argv.remove("--fresh")
-        if os.isatty(2):
-            # A live view that was cut off has hidden it.
-            os.write(2, _SHOW_CURSOR)
+        _show_cursor()
 
 
 _OVERDUE = "CellTimeoutError: the cell used up its time, did not end, and was ended by force"
@@ -210,13 +208,14 @@ def _awaited(child: int, note: _SharedNote) -> tuple[int, bool, set[int]]:
 
     Those reach the child meanwhile.
     """
-    looks = 0
+    looks = lingering = 0
     received: set[int] = set()
     while True:
         got = signal.sigtimedwait({*_PASSED_ON, signal.SIGCHLD}, _LOOK)
         if got is None:
             looks = looks + 1 if note.overdue else 0
-            if looks == _GRACE:
+            lingering += note.status is not None
+            if looks == _GRACE or lingering == _LINGERING:
                 os.kill(child, signal.SIGKILL)
         elif got.si_signo == signal.SIGCHLD:
             gone, status = os.waitpid(child, os.WNOHANG)
@@ -230,11 +229,19 @@ def _awaited(child: int, note: _SharedNote) -> tuple[int, bool, set[int]]:
                 os.kill(child, got.si_signo)
 
 
+def _show_cursor() -> None:
+    """A live view that was cut off has hidden it."""
+    with contextlib.suppress(OSError):
+        if os.isatty(2):
+            os.write(2, _SHOW_CURSOR)
+
+
 def _end_likewise(ended: int, mask: set[signal.Signals | int]) -> NoReturn:
     """End by the signal that has ended the child."""
     if ended == signal.SIGINT:
         # Python ends by the signal where it came in the middle of an `exec`, also if it was handled.
         os._exit(_INTERRUPTED)
+    _show_cursor()
     signal.signal(ended, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     os.kill(os.getpid(), ended)

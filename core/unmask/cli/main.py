@@ -123,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: Without the program's name; None: the process's own.
     """
-    if sys.platform == "linux" and arguments is None and _is_run(sys.argv[1:]):
+    if sys.platform == "linux" and arguments is None and _is_attended(sys.argv[1:]):
         from unmask.cli.attended import attended
 
         attended(_done)
@@ -208,7 +208,7 @@ def _printed(status: int) -> int:
     """The exit status, once all that was printed is out."""
     try:
         sys.stdout.flush()
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, AttributeError) as error:
         print_no_more()
         if not reader_gone(error):
             typer.echo(f"error: the output cannot be written: {error}", err=True)
@@ -216,9 +216,10 @@ def _printed(status: int) -> int:
     return status
 
 
-def _is_run(arguments: Sequence[str]) -> bool:
-    """Whether the command is `run`, which may last for days."""
-    return next((word for word in arguments if not word.startswith("-")), None) == "run"
+def _is_attended(arguments: Sequence[str]) -> bool:
+    """Whether the command works with models, and so with anybody's code."""
+    command = next((word for word in arguments if not word.startswith("-")), None)
+    return command in ("run", "check", "train")
 
 
 def _print_error(message: str, error: Exception, hint: str = "") -> None:

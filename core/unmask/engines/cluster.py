@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -86,9 +87,13 @@ def client_of(choice: EngineChoice) -> Iterator[Any]:
 
 def _started(start: Callable[[], T]) -> T:
     """Workers that run; once more where one of them died while it started."""
+    if _LEAKED not in sys.warnoptions:
+        # Handed down to the process that cleans up after this one, should it be killed.
+        sys.warnoptions.append(_LEAKED)
     for last in (False, True):
         try:
-            return start()
+            with _deaf_to_interrupts():
+                return start()
         except (OSError, RuntimeError) as error:
             if last:
                 raise UserError(
@@ -98,6 +103,26 @@ def _started(start: Callable[[], T]) -> T:
                     where="workers",
                 ) from error
     raise AssertionError("the second try returns or raises")
+
+
+_LEAKED = "ignore:resource_tracker:UserWarning"
+"""A warning about what it has cleaned up."""
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Threads and processes that are started here never see Ctrl-C, which reaches all of a terminal's.
+
+    What it means is for the process that has them to say; it sees it when the block is left.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def in_spite_of_deaths(work: Callable[[], T]) -> T:

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from unmask import interrupt
-from unmask.crashes import surviving
+from unmask.crashes import news, surviving
 from unmask.dimensions import CHANNEL, HEIGHT, SAMPLE, WIDTH
 from unmask.engines.choice import EngineChoice
 from unmask.errors import UnsavedError, UserError
@@ -248,7 +248,8 @@ def evaluate(
             folder = RunFolder(
                 out,
                 fingerprint.of_plan(plan, everything, precision, prepare),
-                fresh=fresh,
+                # What a process before this one has begun anew is gone on with.
+                fresh=fresh and news(f"begun anew: {out}"),
                 exclusive=True,
                 warn=telling.warn,
             )

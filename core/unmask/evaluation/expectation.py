@@ -66,7 +66,9 @@ def check_expectations(
         UserError: An expected accuracy lies outside the 99 % Clopper-Pearson interval of the measured one.
     """
     for expectation in expectations:
-        with surviving(f"the clean accuracy of {expectation.name} was measured", expectation.where):
+        with surviving(
+            f"the clean accuracy of {expectation.name} was measured", expectation.where, theirs=True
+        ):
             right, count = _clean_accuracy(expectation, data, seed, batch_size, draws)
         lower, upper = clopper_pearson(right, count, LEVEL)
         if not lower <= expectation.accuracy <= upper:

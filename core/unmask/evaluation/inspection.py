@@ -278,7 +278,7 @@ def inspect_model(model: nn.Module, images: Tensor, labels: Tensor, *, name: str
     notes: list[str] = []
     members: list[Member] = []
     classes = 0
-    with surviving(f"model '{name}' was inspected", where), guests([model]):
+    with surviving(f"model '{name}' was inspected", where, theirs=True), guests([model]):
         for module, probability in _flatten(model):
             logits = _ask(module, shown, where)
             if members and logits.shape[1] != classes:

@@ -67,7 +67,7 @@ def build_attacks(manifest: Manifest) -> dict[str, ConfiguredAttack]:
     with placed_in(manifest.file):
         made = {}
         for name, spec in manifest.attacks.items():
-            with surviving(f"attack '{name}' was made", below("attacks", name)):
+            with surviving(f"attack '{name}' was made", below("attacks", name), theirs=True):
                 made[name] = _attack(spec, below("attacks", name), manifest)
         return made
 

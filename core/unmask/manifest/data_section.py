@@ -26,7 +26,7 @@ def build_data(manifest: Manifest) -> LabelledImages:
     Raises:
         UserError: The data cannot be built, or are fewer than asked for.
     """
-    with placed_in(manifest.file), surviving("the samples were read", "data"):
+    with placed_in(manifest.file), surviving("the samples were read", "data", theirs=True):
         data = load_data(manifest.data, "data", manifest)
     return data if manifest.bounds is None else attrs.evolve(data, bounds=manifest.bounds)
 

@@ -89,7 +89,7 @@ def build_models(
     with placed_in(manifest.file):
         built = {}
         for name in manifest.models:
-            with surviving(f"model '{name}' was made", f"models.{name}"):
+            with surviving(f"model '{name}' was made", f"models.{name}", theirs=True):
                 built[name] = builder.named(name, 0)
     if builder.untrained and not leave_untrained:
         raise UserError(

@@ -101,8 +101,11 @@ class RunFolder:
         if self.resumed:
             self._check_fingerprint()
         else:
-            record = {"layout": _LAYOUT, "fingerprint": self._fingerprint}
-            write_atomically(self._record, json.dumps(record, indent=2) + "\n")
+            self._write_record()
+
+    def _write_record(self) -> None:
+        record = {"layout": _LAYOUT, "fingerprint": self._fingerprint}
+        write_atomically(self._record, json.dumps(record, indent=2) + "\n")
 
     def release(self) -> None:
         """Let other processes have the folder."""
@@ -182,7 +185,8 @@ class RunFolder:
         return self._read("clean", key, CleanOutcome)
 
     def _place(self, kind: str, key: Mapping[str, Any]) -> tuple[Path, str]:
-        text = json.dumps([kind, dict(key)], sort_keys=True, separators=(",", ":"))
+        # The run is part of the name: nothing of another one is ever taken, whatever became of its record.
+        text = json.dumps([kind, dict(key), self._fingerprint], sort_keys=True, separators=(",", ":"))
         return self.path / "cells" / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.{kind}", text
 
     def _packed(
@@ -218,6 +222,8 @@ class RunFolder:
                 try:
                     # Code of plugins may have done away with it.
                     path.parent.mkdir(parents=True, exist_ok=True)
+                    if not self._record.exists():
+                        self._write_record()
                     write_atomically(path, self._waiting[path])
                 except OSError as error:
                     first = first or error
