@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import attrs
 import numpy as np
 import pytest
 import torch
@@ -119,6 +120,21 @@ def test_one_row_that_does_not_fit_is_an_error() -> None:
 
     with pytest.raises(torch.OutOfMemoryError):
         BatchSize(4).run(4, work)
+
+
+@pytest.mark.parametrize("least", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("memory", [0, 1, 3, 4, 7, 8, 9, 16, 31])
+def test_halving_comes_to_an_end(known, least, memory) -> None:
+    model, images, labels = known.linear_problem(n=20)
+    small = Small(memory, model).eval()
+    facts = inspect_model(model, images, labels)
+    member = attrs.evolve(facts.members[0], module=small, least=least)
+    oracle = Oracle(attrs.evolve(facts, members=(member,)), 32)
+    if memory < least:
+        with pytest.raises(torch.OutOfMemoryError):
+            oracle.answer(member, images, None)
+    else:
+        torch.testing.assert_close(oracle.answer(member, images, None), model(images))
 
 
 def test_a_forward_call_that_does_not_fit_is_halved(known) -> None:

@@ -303,9 +303,10 @@ def test_a_model_that_ends_the_process_before_the_run_is_refused_by_name(place, 
 
 @processes
 @pytest.mark.slow
-def test_work_that_ignores_its_time_limit_is_ended_by_force(place):
+@pytest.mark.parametrize("stage", ["_attacked", "clean_outcome"])
+def test_work_that_ignores_its_time_limit_is_ended_by_force(place, stage):
     Path("manifest.toml").write_text(MANIFEST.replace("timeout = 60", "timeout = 1"))
-    ran = run("_attacked", "holds on")
+    ran = run(stage, "holds on")
     assert ran.returncode == 3, ran.stderr
     only_the_odd_model_failed("CellTimeoutError: the cell used up its time, did not end, and was ended")
 

@@ -188,7 +188,7 @@ class Workers:
         interrupt.stop_if_asked()
         if self._ended.is_set():
             raise KeyboardInterrupt
-        limit = limit_of(self.plan, request.attack) if isinstance(request, CellRequest) else None
+        limit = limit_of(self.plan, request.attack if isinstance(request, CellRequest) else None)
         key = f"unmask-{uuid.uuid4().hex}"
         future = self.client.submit(answer, self.name, request, key=key, pure=False)
         while True:

@@ -85,11 +85,11 @@ def answer(run: str, request: CellRequest | tuple[str, int]) -> tuple[CellOutcom
     with _one_at_a_time:
         plan, note = _plan(run)
         try:
-            if not isinstance(request, CellRequest):
+            attack = request.attack if isinstance(request, CellRequest) else None
+            with _ended_by_force(worker, run, str(worker.get_current_task()), limit_of(plan, attack)):
+                if isinstance(request, CellRequest):
+                    return outcome_of(plan, request), note
                 return clean_outcome(plan, *request), note
-            task = str(worker.get_current_task())
-            with _ended_by_force(worker, run, task, limit_of(plan, request.attack)):
-                return outcome_of(plan, request), note
         except KeyboardInterrupt as cause:
             # Not the user's: that is the business of the process which has the workers.
             raise CrashError(reason(cause)) from cause

@@ -58,9 +58,9 @@ def no_keep(outcome: CellOutcome) -> None:
     """Keeps nothing."""
 
 
-def limit_of(plan: Plan, attack: str) -> float | None:
-    """Seconds for each cell of an attack: its own limit, or the run's."""
-    own = plan.attacks[attack].timeout
+def limit_of(plan: Plan, attack: str | None) -> float | None:
+    """Seconds for each cell of an attack: its own limit, or the run's; None: for the clean images."""
+    own = None if attack is None else plan.attacks[attack].timeout
     return own if own is not None else plan.settings.timeout
 
 
@@ -80,12 +80,17 @@ def clean_outcome(plan: Plan, model: str, number: int) -> CleanOutcome:
         KeyboardInterrupt: Ctrl-C.
     """
     subject, shard = plan.subject(model), plan.shard(number)
+    limit = limit_of(plan, None)
+
+    def judged() -> list[CleanOutcome]:
+        return subject.batch.run(
+            len(shard), lambda rows: judge_clean(subject, _batch(shard, subject, rows), plan.settings)
+        )
+
     try:
-        with crashes.tried({"model": model, "shard": number}):
-            parts = subject.batch.run(
-                len(shard), lambda rows: judge_clean(subject, _batch(shard, subject, rows), plan.settings)
-            )
-    except Exception as cause:
+        with crashes.tried({"model": model, "shard": number}, limit):
+            parts = limited(limit, judged)
+    except (Exception, CellTimeoutError) as cause:
         return CleanOutcome.failed(len(shard), f"the model failed on clean images: {crashes.reason(cause)}")
     return CleanOutcome.concatenate(parts)
 

@@ -145,7 +145,8 @@ class Oracle:
                 graph = images.requires_grad and torch.is_grad_enabled()
                 if graph or size <= member.least or not is_out_of_memory(cause):
                     raise
-                self._limit = padded(size // 2)
+                half = padded(size // 2)
+                self._limit = half if half < size else member.least
                 continue
             first += rows
         return parts[0] if len(parts) == 1 else torch.cat(parts)

@@ -211,7 +211,7 @@ class RunFolder:
         if error is not None and first:
             self._warn(
                 f"{self.path}: a finished cell cannot be kept: {error}. What was kept so far is safe; the "
-                "run goes on and tries again. Make room meanwhile."
+                "run goes on and tries again. Make room, or mend what is in the way, meanwhile."
             )
 
     def _write_waiting(self) -> OSError | None:
