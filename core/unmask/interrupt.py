@@ -18,7 +18,7 @@ import attrs
 
 __all__ = ["CellTimeoutError", "asked", "finishing", "leave", "orderly", "possible", "stop_if_asked"]
 
-_ONE_PRESS = 0.05
+_ONE_PRESS = 0.1
 """Seconds within which signals count as one: some senders tell a process, and then its whole group."""
 
 
@@ -47,6 +47,8 @@ class _Interruption:
             return
         if self.presses > 2:
             # Something between here and the command line swallows the exception.
+            with suppress(OSError):
+                os.write(2, b"\ninterrupted\n")
             self.leave(130)
         raise KeyboardInterrupt
 

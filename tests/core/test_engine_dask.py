@@ -174,6 +174,11 @@ def holds_on(target, images, labels, budget, random):
     ctypes.PyDLL(None).sleep(1000)  # and lets no other thread run meanwhile
 
 
+def asks_to_end(target, images, labels, budget, random):
+    os.kill(os.getpid(), 15)
+    time.sleep(100)
+
+
 def dies_once(target, images, labels, budget, random):
     if not os.path.exists("died"):
         open("died", "w").close()
@@ -212,6 +217,7 @@ def test_a_plugin_that_ends_its_worker_costs_its_own_cell(folder, monkeypatch):
         {
             "crashes": hostile.crashes,
             "sleeps": hostile.sleeps,
+            "asks-to-end": hostile.asks_to_end,
             "holds-on": hostile.holds_on,
             "dies-once": hostile.dies_once,
             "quits": hostile.quits,
@@ -222,7 +228,8 @@ def test_a_plugin_that_ends_its_worker_costs_its_own_cell(folder, monkeypatch):
         timeout=5.0,
     )
     said = {str(a): str(results.message.sel(attack=a).values.item()) for a in results.attack.values}
-    assert "its worker process died 2 times while nothing else" in said["crashes"]
+    for name in ("crashes", "asks-to-end"):
+        assert "its worker process died 2 times while nothing else" in said[name]
     over = "CellTimeoutError: the cell used up its time, did not end, and was ended by force"
     assert said["sleeps"] == said["holds-on"] == over
     assert said["quits"] == "SystemExit: 0"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 
 import numpy as np
@@ -264,3 +265,29 @@ def test_what_a_closure_holds_is_part_of_an_attack(tmp_path, problem):
     unmask.evaluate({"m": model}, images, labels, {"a": shifting(0.01)}, [0.05], out=tmp_path / "run")
     with pytest.raises(unmask.errors.UserError, match="attack 'a'"):
         unmask.evaluate({"m": model}, images, labels, {"a": shifting(0.02)}, [0.05], out=tmp_path / "run")
+
+
+class Late(torch.nn.Module):
+    """Answers the images that the inspection looks at, and others, if they are bright, with NaN."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(16, 3)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        logits = self.linear(images.flatten(1))
+        return torch.where(images.amax((1, 2, 3))[:, None] > 0.9, torch.nan, logits)
+
+
+def test_logits_that_are_not_finite_are_told_of_where_they_are_noticed_late():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = Late().eval()
+    images = 0.8 * torch.rand(40, 1, 4, 4, generator=torch.Generator().manual_seed(1))
+    labels = torch.arange(40) % 3
+    images[30:] += 0.2
+    images[30:, 0, 0, 0] = 1.0
+    results = unmask.evaluate({"m": model}, images, labels, {"fgsm": "fgsm"}, [0.01])
+    (said,) = [w for w in json.loads(results.attrs["warnings"]) if "NaN" in w]
+    assert "model 'm' answers 10 of 40 clean images" in said
+    assert (results.clean_correct.values[0, 30:] == 0).all()

@@ -83,7 +83,8 @@ class ProgressView:
     def warn(self, message: str) -> None:
         """Printed above the bars, once."""
         if news(message):
-            self._console.print(f"warning: {message}", style="yellow", markup=False, highlight=False)
+            words = f"warning: {message}"
+            self._console.print(words, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
     def error(self, message: str) -> None:
         """Left to the command line, which prints errors."""

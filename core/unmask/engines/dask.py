@@ -42,6 +42,9 @@ __all__ = ["Workers", "workers"]
 
 T = TypeVar("T")
 
+_LOOK, _WITHOUT_WORKERS = 5.0, 60.0
+"""Seconds between two looks at which workers there are, and without any after which none will come."""
+
 _MANY = 64
 """Cells that are asked for at the same time, at least, of a cluster that may grow."""
 
@@ -65,11 +68,12 @@ def workers(
     with ExitStack() as stack:
         client = stack.enter_context(client_of(choice))
         there = in_spite_of_deaths(lambda: await_workers(client, choice))
-        in_spite_of_deaths(lambda: client.register_plugin(Delivery(run, content)))
+        in_spite_of_deaths(lambda: client.register_plugin(Delivery(run, content, choice.scheduler is None)))
         if choice.scheduler is not None:
             # A cluster outlives the run; its workers need not keep the models.
             stack.callback(client.unregister_worker_plugin, f"unmask-{run}")
-        made = Workers(plan, client, run, there if choice.scheduler is None else max(_MANY, 2 * there))
+        own = choice.scheduler is None
+        made = Workers(plan, client, run, there if own else max(_MANY, 2 * there), own)
         client.subscribe_topic(beginnings(run), made.saw_beginning)
         if choice.scheduler is not None:
             stack.callback(client.unsubscribe_topic, beginnings(run))
@@ -85,13 +89,17 @@ class Workers:
         client: Asks them.
         name: Names the evaluation among the workers.
         together: How many requests are on their way at the same time.
+        own: The workers were started for this evaluation.
     """
 
     plan: Plan
     client: Any
     name: str
     together: int
+    own: bool
     _notes: set[str] = attrs.field(factory=set)
+    _looked: float = attrs.field(factory=time.monotonic)
+    _seen: float = attrs.field(factory=time.monotonic)
     _begun: dict[str, float] = attrs.field(factory=dict)
     _quiet: threading.Condition = attrs.field(factory=threading.Condition)
     _running: int = 0
@@ -148,6 +156,25 @@ class Workers:
         """What the workers had to say."""
         return sorted(self._notes)
 
+    def _check_workers(self) -> None:
+        """Give up where no worker is left and none comes; of a cluster somebody else may start some.
+
+        Raises:
+            UserError: So it is.
+        """
+        now = time.monotonic()
+        if not self.own or now < self._looked + _LOOK:
+            return
+        self._looked = now
+        if self.client.nthreads():
+            self._seen = now
+        elif now > self._seen + _WITHOUT_WORKERS:
+            raise UserError(
+                "all worker processes have ended and none starts; what is finished is kept. Run again to go "
+                "on.",
+                where="workers",
+            )
+
     def saw_beginning(self, event: tuple[float, str]) -> None:
         """A worker has begun a task; its time counts from now."""
         self._begun[event[1]] = time.monotonic()
@@ -198,6 +225,7 @@ class Workers:
                 if self._ended.is_set():
                     future.cancel()
                     raise KeyboardInterrupt from None
+                self._check_workers()
                 if limit is not None and time.monotonic() > self._begun.get(key, inf) + limit + GRACE:
                     future.cancel()
                     return "CellTimeoutError: the cell used up its time, did not end, and was ended by force"

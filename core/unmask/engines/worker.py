@@ -55,13 +55,14 @@ class Delivery(WorkerPlugin):
     Args:
         run: Names the evaluation.
         content: The packed shipment.
+        own: The workers were started for it.
     """
 
     idempotent = False
 
-    def __init__(self, run: str, content: bytes) -> None:
+    def __init__(self, run: str, content: bytes, own: bool) -> None:
         self.name = f"unmask-{run}"
-        self._run, self._content = run, content
+        self._run, self._content, self._own = run, content, own
 
     def setup(self, worker: Any) -> None:
         """The worker has it."""
@@ -71,6 +72,9 @@ class Delivery(WorkerPlugin):
             # means.
             with contextlib.suppress(ValueError):
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
+                if self._own:
+                    # A worker that ends in good order is not started anew, and the cells wait for ever.
+                    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     def teardown(self, worker: Any) -> None:
         """The evaluation is over."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import attrs
+import numpy as np
 import torch
 from torch import nn
 
@@ -53,6 +54,7 @@ from unmask.models.guest import guests
 from unmask.plugins.catalog import catalog
 from unmask.results.folder import RunFolder
 from unmask.results.layout import Provenance, assemble
+from unmask.results.outcome import CleanOutcome
 from unmask.results.storage import save
 
 if TYPE_CHECKING:
@@ -263,6 +265,7 @@ def evaluate(
     warnings = [
         *context.warnings,
         *_notes(facts),
+        *_notes_on_clean(clean),
         *notes_on_targets(targets, data),
         *preparation.notes,
         *runner.notes(),
@@ -326,6 +329,18 @@ def evaluate(
         except UserError as error:
             raise UnsavedError(error.message, file=error.file, results=result) from error
     return result
+
+
+def _notes_on_clean(clean: Mapping[str, CleanOutcome]) -> list[str]:
+    """What only a look at all clean images can tell."""
+    # The margin of logits that are not finite is -inf.
+    silent = {name: int(np.isneginf(outcome.margin).sum()) for name, outcome in clean.items()}
+    return [
+        f"model '{name}' answers {count} of {len(clean[name])} clean images with logits that are NaN or "
+        "infinite; they count as wrong."
+        for name, count in silent.items()
+        if count
+    ]
 
 
 def _notes(facts: Mapping[str, ModelFacts]) -> list[str]:

@@ -45,7 +45,6 @@ def check_manifest(manifest: Manifest) -> None:
     """
     from unmask.plugins.catalog import catalog
 
-    catalog().kernels()
     with placed_in(manifest.file):
         _check_data(manifest.data, "data", manifest)
         for name, spec in manifest.models.items():
@@ -55,6 +54,7 @@ def check_manifest(manifest: Manifest) -> None:
             _check_fitness(attack, below("attacks", name), manifest)
         for i, metric in enumerate(manifest.metrics):
             _check_metric(metric, f"metrics[{i}]", manifest)
+    catalog().kernels()
 
 
 def build_attacks(manifest: Manifest) -> dict[str, ConfiguredAttack]:
