@@ -142,7 +142,7 @@ def train(path: Path, cache: Path, *options: str) -> int:
 
 
 def test_killed_and_interrupted_it_ends_with_the_same_weights(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "300")
     path = manifest(tmp_path, epochs=12)
