@@ -23,7 +23,22 @@ import attrs
 from unmask import interrupt
 from unmask.errors import UserError, in_words
 
-__all__ = ["CrashError", "Note", "attend", "attendant", "news", "noted", "reason", "surviving", "tried"]
+__all__ = [
+    "OVERDUE",
+    "CrashError",
+    "Note",
+    "attend",
+    "attendant",
+    "news",
+    "noted",
+    "reason",
+    "surviving",
+    "tried",
+]
+
+
+OVERDUE = "CellTimeoutError: the cell used up its time, did not end, and was ended by force"
+"""Why work has no outcome whose process had to be ended."""
 
 
 class CrashError(Exception):
@@ -72,6 +87,10 @@ def attend(note: Note, known: Mapping[str, str]) -> None:
     _here = _Attended(note, known)
 
 
+def _text(doing: Mapping[str, Any]) -> str:
+    return json.dumps(dict(doing), sort_keys=True)
+
+
 def attendant() -> int:
     """The process to end for this one to end: the one that attends to it, or itself."""
     return os.getpid() if _here.note is None else _here.note.attendant
@@ -99,7 +118,7 @@ def noted(doing: Mapping[str, Any], limit: float | None = None) -> Iterator[None
         yield
         return
     outer = _here.doing, _here.until
-    _here.doing = json.dumps(dict(doing), sort_keys=True)
+    _here.doing = _text(doing)
     if limit is not None:
         _here.until = time.monotonic() + limit
     _here.note.write(_here.doing, _here.until)
@@ -125,7 +144,7 @@ def tried(doing: Mapping[str, Any], limit: float | None = None) -> Iterator[None
         CellTimeoutError: The time of the cell is over.
         Exception: Any other that the work raises.
     """
-    ended = _here.known.get(json.dumps(dict(doing), sort_keys=True))
+    ended = _here.known.get(_text(doing))
     if ended is not None:
         raise CrashError(ended)
     process = os.getpid()

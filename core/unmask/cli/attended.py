@@ -12,6 +12,7 @@ import re
 import signal
 import sys
 import sysconfig
+import time
 from collections.abc import Callable
 from typing import IO, NoReturn
 
@@ -118,13 +119,7 @@ class _SharedNote:
     def overdue(self) -> bool:
         """The work should have ended by now."""
         until: float = self._shared.until
-        return 0.0 < until < _now()
-
-
-def _now() -> float:
-    import time
-
-    return time.monotonic()
+        return 0.0 < until < time.monotonic()
 
 
 def attended(work: Callable[[Callable[[], None], Callable[[int], None]], int]) -> NoReturn:
@@ -155,7 +150,7 @@ def attended(work: Callable[[Callable[[], None], Callable[[int], None]], int]) -
             os._exit(note.status)
         if ended in asked or ended == signal.SIGINT:
             _end_likewise(ended, before)
-        described = _OVERDUE if overdue else f"the process was ended by {_described(ended, traceback)}"
+        described = crashes.OVERDUE if overdue else f"the process was ended by {_described(ended, traceback)}"
         doing = note.doing
         if not doing or doing in known:
             with contextlib.suppress(OSError):
@@ -164,9 +159,6 @@ def attended(work: Callable[[Callable[[], None], Callable[[int], None]], int]) -
         known[doing] = described
         traceback.close()
         _show_cursor()
-
-
-_OVERDUE = "CellTimeoutError: the cell used up its time, did not end, and was ended by force"
 
 
 def _do(

@@ -22,7 +22,7 @@ import attrs
 import torch
 
 from unmask import interrupt
-from unmask.crashes import reason, tried
+from unmask.crashes import OVERDUE, reason, tried
 from unmask.engines.arithmetic import answers_hash
 from unmask.engines.cluster import DEATHS, await_workers, client_of, in_spite_of_deaths
 from unmask.engines.engine import Engine
@@ -64,18 +64,17 @@ def workers(
         with suppress(Exception), tried({"what workers have to compute": name}):
             answers[name] = answers_hash(known, plan.data.images)
     content = pack(Shipment(plan, preparation.for_worker(), facts, torch.get_num_threads(), answers))
-    run = uuid.uuid4().hex
+    run, own = uuid.uuid4().hex, choice.scheduler is None
     with ExitStack() as stack:
         client = stack.enter_context(client_of(choice))
         there = in_spite_of_deaths(lambda: await_workers(client, choice))
-        in_spite_of_deaths(lambda: client.register_plugin(Delivery(run, content, choice.scheduler is None)))
-        if choice.scheduler is not None:
+        in_spite_of_deaths(lambda: client.register_plugin(Delivery(run, content, own)))
+        if not own:
             # A cluster outlives the run; its workers need not keep the models.
             stack.callback(client.unregister_worker_plugin, f"unmask-{run}")
-        own = choice.scheduler is None
         made = Workers(plan, client, run, there if own else max(_MANY, 2 * there), own)
         client.subscribe_topic(beginnings(run), made.saw_beginning)
-        if choice.scheduler is not None:
+        if not own:
             stack.callback(client.unsubscribe_topic, beginnings(run))
         yield made
 
@@ -228,7 +227,7 @@ class Workers:
                 self._check_workers()
                 if limit is not None and time.monotonic() > self._begun.get(key, inf) + limit + GRACE:
                     future.cancel()
-                    return "CellTimeoutError: the cell used up its time, did not end, and was ended by force"
+                    return OVERDUE
                 continue
             except CancelledError as error:
                 if self._ended.is_set():
